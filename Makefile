@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install test lint compare benchmark clean
+
+help:  ## Show the targets.
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
+
+install: $(INSTALLED)  ## Create .venv and install everything into it.
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "Creating $(VENV) and installing (about a minute)..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+lint: $(INSTALLED)  ## Run ruff and mypy.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint  ## Set up, then run ruff, mypy and the whole test suite.
+	$(BIN)/pytest --numprocesses auto
+
+compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report.
+	$(BIN)/python scripts/compare.py --agents noop random --setpoints 100 --runs 10 --steps 60 --out results/compare
+
+benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
+	$(BIN)/python scripts/benchmark.py --json results/benchmark.json
+
+clean:  ## Remove the virtual environment and caches; results/ and runs/ stay.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Agents that control an environment: HABNN-MPC, Stable-Baselines3 baselines, reference policies."""

@@ -1,0 +1,1 @@
+"""Industrial Benchmark environments for Gymnasium."""

@@ -1,0 +1,1 @@
+"""Closed-form Bayesian neural networks and model-based control."""
