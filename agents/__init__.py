@@ -1,1 +1,10 @@
-"""Agents that control an environment: HABNN-MPC, Stable-Baselines3 baselines, reference policies."""
+"""Agents that control an environment: HABNN-MPC, Stable-Baselines3 baselines, reference policies.
+
+`make` builds an agent by name, `load` brings a saved one back; an agent's module is imported when it is first built,
+so `import agents` stays light.
+"""
+
+from agents.base import Agent, Callback, Step
+from agents.registry import NAMES, load, make
+
+__all__ = ["NAMES", "Agent", "Callback", "Step", "load", "make"]

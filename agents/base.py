@@ -1,0 +1,189 @@
+"""The interface every agent shares: learn online, predict, save."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from habnn_control._files import save_arrays
+
+Action = NDArray[Any]
+State = Any
+
+
+class Step(NamedTuple):
+    """One step of learning, as a callback sees it; `timestep` counts from 1 within this call of learn."""
+
+    timestep: int
+    observation: NDArray[Any]
+    action: Action
+    reward: float
+    next_observation: NDArray[Any]
+    terminated: bool
+    truncated: bool
+    info: dict[str, Any]
+
+
+Callback = Callable[[Step], bool | None]
+
+
+class Agent(ABC):
+    """An agent that controls one environment and may learn while it does.
+
+    A subclass implements `_act`, and `_observe` if it learns. Build agents with `agents.make`, which fills in `name`
+    and `settings`; `agents.load` rebuilds an agent from these, then hands `_restore` what `_state` gave.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment to control. The agent never seeds it: call `env.reset(seed=...)` before `learn`.
+    seed : int
+        Seeds the agent's own random numbers.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
+        self.env = env
+        self.seed = seed
+        self.name = type(self).__name__
+        self.settings: dict[str, Any] = {}
+
+    def set_env(self, env: gym.Env[Any, Any]) -> None:
+        """Go on in another environment with the same spaces."""
+        old, new = describe_spaces(self.env), describe_spaces(env)
+        if old != new:
+            raise ValueError(f"{self.name}: env must have the spaces {old}, got {new}; make a new agent for it.")
+        self.env = env
+
+    def learn(self, total_timesteps: int, progress_bar: bool = False, callback: Callback | None = None) -> Self:
+        """Play `total_timesteps` steps from a reset and learn from each.
+
+        Parameters
+        ----------
+        total_timesteps : int
+            Number of env.step calls; an episode that ends before is followed by a reset.
+        progress_bar : bool
+            Show progress with the current loss.
+        callback : callable, optional
+            Gets each `Step`; learning stops after a step for which it returns False.
+
+        Returns
+        -------
+        Agent
+            The agent itself.
+        """
+        check_timesteps(self.name, total_timesteps)
+        observation, _ = self.env.reset()
+        with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
+            for timestep in range(1, total_timesteps + 1):
+                action = self._act(observation, deterministic=False)
+                step = Step(timestep, observation, action, *_step(self.env, action))
+                self._observe(step)
+                if progress_bar:
+                    progress.set_postfix(self._progress(step), refresh=False)
+                    progress.update()
+                if callback is not None and callback(step) is False:
+                    break
+                done = step.terminated or step.truncated
+                observation = self.env.reset()[0] if done else step.next_observation
+        return self
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: State = None,
+        episode_start: NDArray[np.bool_] | None = None,  # noqa: ARG002  # SB3's signature
+        deterministic: bool = True,
+    ) -> tuple[Action, State]:
+        """Choose the action for one observation, or one action a row for a batch (SB3's signature).
+
+        Parameters
+        ----------
+        observation : array, shape of the observation space, or a batch of these
+        state : any
+            Returned as it came; only agents with a memory outside `learn` use it.
+        episode_start : array of bool, optional
+            Rows at which an episode starts; for agents with a memory.
+        deterministic : bool
+            Whether to leave exploration out.
+
+        Returns
+        -------
+        action : array
+        state : any
+        """
+        observation = np.asarray(observation)
+        shape = self.env.observation_space.shape
+        if observation.shape == shape:
+            return self._act(observation, deterministic=deterministic), state
+        if observation.shape[1:] == shape:
+            return np.stack([self._act(row, deterministic=deterministic) for row in observation]), state
+        raise ValueError(
+            f"{self.name}: observation must have shape {shape} or (n, *{shape}), got {observation.shape}; "
+            "pass what env.reset or env.step returned."
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back."""
+        state, arrays = self._state()
+        header = {
+            "kind": "agent",
+            "agent": self.name,
+            "seed": self.seed,
+            "settings": self.settings,
+            "spaces": describe_spaces(self.env),
+            "state": state,
+        }
+        save_arrays(path, header, arrays)
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Names of the settings that `agents.make` accepts for this agent."""
+        return keyword_names(cls.__init__)
+
+    @abstractmethod
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:
+        """Choose the action for one observation."""
+
+    def _observe(self, step: Step) -> None:  # noqa: B027  # a hook: agents that do not learn leave it out
+        """Learn from one step."""
+
+    def _progress(self, step: Step) -> dict[str, str]:
+        """Return what the progress bar shows after a step."""
+        return {"loss": f"{step.info.get('loss', -step.reward):.1f}"}
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return what JSON can hold and the arrays that `_restore` needs."""
+        return {}, {}
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: B027  # a hook
+        """Take up what `_state` returned."""
+
+
+def keyword_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the keyword-only parameters of a function, the seed left out."""
+    parameters = inspect.signature(function).parameters.values()
+    return [item.name for item in parameters if item.kind is item.KEYWORD_ONLY and item.name != "seed"]
+
+
+def describe_spaces(env: gym.Env[Any, Any]) -> dict[str, str]:
+    """Return both spaces of an environment as text, to tell whether an agent fits it."""
+    return {"observation": str(env.observation_space), "action": str(env.action_space)}
+
+
+def check_timesteps(owner: str, total_timesteps: int) -> None:
+    """Raise unless the number of steps is a positive integer."""
+    if not (isinstance(total_timesteps, int | np.integer) and total_timesteps > 0):
+        raise ValueError(
+            f"{owner}: total_timesteps must be a positive integer, got {total_timesteps!r}; pass at least 1."
+        )
+
+
+def _step(env: gym.Env[Any, Any], action: Action) -> tuple[float, NDArray[Any], bool, bool, dict[str, Any]]:
+    observation, reward, terminated, truncated, info = env.step(action)
+    return float(reward), observation, terminated, truncated, info

@@ -1,0 +1,87 @@
+"""Names of all agents, and how to build and load them."""
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+
+from agents.base import Agent, describe_spaces
+from habnn_control._files import load_arrays
+from habnn_control._names import nearest
+
+
+class _Entry(NamedTuple):
+    module: str
+    attribute: str
+    preset: dict[str, Any] = {}  # noqa: RUF012  # never written to
+
+
+_ENTRIES = {
+    "noop": _Entry("agents.reference", "Noop"),
+    "random": _Entry("agents.reference", "Random"),
+    "hold": _Entry("agents.reference", "Hold"),
+}
+NAMES = tuple(_ENTRIES)
+
+
+def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> Agent:
+    """Build the agent called `name`.
+
+    Parameters
+    ----------
+    name : str
+        One of `agents.NAMES`.
+    env : gymnasium.Env
+        The environment it will control.
+    seed : int
+        Seeds the agent's own random numbers, never the environment.
+    **settings
+        The agent's own settings; an unknown one raises with the nearest valid name.
+
+    Returns
+    -------
+    Agent
+    """
+    check_name(name)
+    entry = _ENTRIES[name]
+    kind: type[Agent] = getattr(import_module(entry.module), entry.attribute)
+    valid = kind.setting_names()
+    for setting in settings:
+        if setting not in valid:
+            raise ValueError(f"{name}: setting must be one of {valid}, got {setting!r}; {nearest(setting, valid)}")
+    agent = kind(env, seed=seed, **entry.preset | settings)
+    agent.name = name
+    agent.settings = entry.preset | settings
+    return agent
+
+
+def load(path: str | Path, env: gym.Env[Any, Any]) -> Agent:
+    """Load the agent that `Agent.save` wrote to `path`, to go on in `env`.
+
+    Parameters
+    ----------
+    path : str or Path
+        The saved agent.
+    env : gymnasium.Env
+        An environment with the spaces the agent was made for.
+
+    Returns
+    -------
+    Agent
+    """
+    header, arrays = load_arrays(path, "agent")
+    spaces = describe_spaces(env)
+    if header["spaces"] != spaces:
+        raise ValueError(
+            f"load: env must have the spaces {header['spaces']} of {path}, got {spaces}; make the same environment."
+        )
+    agent = make(header["agent"], env, header["seed"], **header["settings"])
+    agent._restore(header["state"], arrays)
+    return agent
+
+
+def check_name(name: str) -> None:
+    """Raise unless `name` is an agent."""
+    if name not in _ENTRIES:
+        raise ValueError(f"agents: name must be one of {', '.join(NAMES)}, got {name!r}; {nearest(name, NAMES)}")
