@@ -1,0 +1,121 @@
+"""Run tasks in parallel processes or on a cluster, one bad task never taking the others with it."""
+
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from typing import Any, Self, TypeVar
+
+from joblib import Parallel, delayed, parallel_config
+from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from tqdm import tqdm
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def execute(
+    function: Callable[[T], R], tasks: Sequence[T], jobs: int, scheduler: str | None
+) -> Iterator[tuple[T, R | str]]:
+    """Yield each task with its result, or with a traceback as text, in the order of completion.
+
+    Parameters
+    ----------
+    function : callable
+        Called with one task, on one thread.
+    tasks : sequence
+        What to do.
+    jobs : int
+        Number of local processes; 1 means this one.
+    scheduler : str, optional
+        Address of a dask.distributed scheduler to use instead.
+    """
+    finished = set()
+    try:
+        for index, result in _parallel(function, tasks, jobs, scheduler):
+            finished.add(index)
+            yield tasks[index], result
+    except BrokenProcessPool:
+        # A worker died without a Python error (a segmentation fault, the out-of-memory killer) and took the pool
+        # with it. Nobody knows whose fault it was, so the rest runs one process a task.
+        for index, task in enumerate(tasks):
+            if index not in finished:
+                yield task, _isolated(function, task)
+
+
+def _parallel(
+    function: Callable[[T], R], tasks: Sequence[T], jobs: int, scheduler: str | None
+) -> Iterator[tuple[int, R | str]]:
+    with ExitStack() as stack:
+        if scheduler is not None:
+            from distributed import Client
+
+            stack.enter_context(Client(scheduler))  # type: ignore[no-untyped-call]
+            stack.enter_context(parallel_config("dask", n_jobs=-1))
+        else:
+            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
+        parallel = Parallel(batch_size=1, return_as="generator_unordered")
+        yield from parallel(delayed(_guarded)(function, index, task) for index, task in enumerate(tasks))
+
+
+def _guarded(function: Callable[[T], R], index: int, task: T) -> tuple[int, R | str]:
+    try:
+        with threadpool_limits(1):  # the same sums in the same order whatever the number of jobs
+            return index, function(task)
+    except Exception:
+        return index, traceback.format_exc()
+
+
+def _isolated(function: Callable[[T], R], task: T) -> R | str:
+    with ProcessPoolExecutor(max_workers=1) as pool:
+        try:
+            result: R | str = pool.submit(_guarded, function, 0, task).result()[1]
+            return result
+        except BrokenProcessPool as error:
+            return f"the process died: {' '.join(str(error).split())}"
+
+
+class Progress:
+    """One line of progress with an ETA for each group of tasks; plain lines when nobody watches a terminal.
+
+    Parameters
+    ----------
+    groups : sequence of str
+        The group of every task.
+    pending : sequence of str
+        The group of every task that is still to do.
+    """
+
+    def __init__(self, groups: Sequence[str], pending: Sequence[str]) -> None:
+        self._total, left = Counter(groups), Counter(pending)
+        self._done = {group: self._total[group] - left[group] for group in self._total}
+        self._watched = sys.stderr.isatty()
+        width = max(map(len, self._total))
+        self._bars: dict[str, tqdm[Any]] = {
+            group: tqdm(
+                total=total, initial=self._done[group], desc=group.ljust(width), unit="run", disable=not self._watched
+            )
+            for group, total in self._total.items()
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for bar in self._bars.values():
+            bar.close()
+
+    def advance(self, group: str) -> None:
+        """Count one finished task."""
+        self._done[group] += 1
+        self._bars[group].update()
+        done, total = self._done[group], self._total[group]
+        if not self._watched and (done == total or done * 10 // total > (done - 1) * 10 // total):
+            print(f"{group}: {done}/{total} runs", file=sys.stderr, flush=True)
+
+    def say(self, message: str) -> None:
+        """Print a line without tearing the progress lines."""
+        tqdm.write(message, file=sys.stderr)
