@@ -1,1 +1,24 @@
-"""Industrial Benchmark environments for Gymnasium."""
+"""Industrial Benchmark environments for Gymnasium; importing this package registers IndustrialBenchmark-v0."""
+
+from gymnasium.envs.registration import register
+
+from envs._kernels import MARKOV_NAMES, N_NOISE
+from envs.industrial_benchmark import IndustrialBenchmarkEnv
+from envs.simulator import draw_noise, simulate
+from envs.vector import IndustrialBenchmarkVectorEnv
+
+__all__ = [
+    "MARKOV_NAMES",
+    "N_NOISE",
+    "IndustrialBenchmarkEnv",
+    "IndustrialBenchmarkVectorEnv",
+    "draw_noise",
+    "simulate",
+]
+
+register(
+    id="IndustrialBenchmark-v0",
+    entry_point="envs.industrial_benchmark:IndustrialBenchmarkEnv",
+    vector_entry_point="envs.vector:IndustrialBenchmarkVectorEnv",
+    max_episode_steps=1000,
+)

@@ -1,0 +1,126 @@
+"""Plants with the frames their observations are made of: what the single and the vector environment share."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+from numpy.typing import NDArray
+
+from envs import _kernels
+from envs._kernels import FloatArray
+from envs.siemens import SiemensSimulator
+from envs.simulator import NumbaSimulator, possible
+from envs.task import OWNER, Task
+
+N_FRAME = 6  # setpoint, velocity, gain, shift, fatigue, consumption: the first variables of a state
+
+
+class PlantBatch:
+    """Run n plants of one task, each with its own random generator."""
+
+    def __init__(self, task: Task, n: int) -> None:
+        simulator = SiemensSimulator if task.backend == "siemens" else NumbaSimulator
+        self._simulator: SiemensSimulator | NumbaSimulator = simulator(n, task.wandering)
+        self._task = task
+        self._started = False
+        self._frames = np.zeros((n, task.n_frames, N_FRAME))  # newest first
+
+    @property
+    def states(self) -> FloatArray:
+        """The plants' states (n, N_STATE); read only."""
+        return self._simulator.states
+
+    def reseed(self, generators: Sequence[np.random.Generator | None]) -> None:
+        """Give plants new generators; a plant with None keeps the one it has."""
+        if any(generator is None for generator in generators):
+            settled = self._simulator.settled_generators()
+            generators = [new or old for new, old in zip(generators, settled, strict=True)]
+        self._simulator.reseed(generators)  # type: ignore[arg-type]
+
+    def reset(self, start: FloatArray) -> None:
+        """Start all plants anew at (n, 4) setpoints, velocities, gains and shifts."""
+        everyone = np.ones(len(start), dtype=bool)
+        self._restart(everyone, start)
+        self._simulator.step(np.zeros((len(start), 3)))
+        self._record(everyone)
+        self._started = True
+
+    def step(self, actions: FloatArray, restart: NDArray[np.bool_] | None = None) -> None:
+        """Step all plants with actions (n, 3), except those to restart at the task's own start."""
+        self._check_started("step")
+        if restart is not None:
+            self._restart(restart, self._task.read_start(None, len(actions)))
+            actions = np.where(restart[:, None], 0.0, actions)
+        self._simulator.step(actions)
+        self._record(restart)
+
+    def _check_started(self, method: str) -> None:
+        if not self._started:
+            raise ResetNeeded(f"{OWNER}: reset must be called before {method}, got no call; call reset first.")
+
+    def _restart(self, which: NDArray[np.bool_], start: FloatArray) -> None:
+        self._simulator.states = np.where(which[:, None], _kernels.fresh(start), self._simulator.states)
+
+    def _record(self, restarted: NDArray[np.bool_] | None) -> None:
+        frame = self._simulator.states[:, :N_FRAME]
+        if self._frames.shape[1] > 1:
+            self._frames[:, 1:] = self._frames[:, :-1]
+        self._frames[:, 0] = frame
+        if restarted is not None:
+            self._frames[restarted] = frame[restarted, None]
+
+    def observations(self) -> FloatArray:
+        """Return the plants' observations (n, n_frames * 6)."""
+        return self._frames.reshape(len(self._frames), -1).copy()
+
+    def get_state(self) -> dict[str, Any]:
+        """Return copies of all that the future depends on."""
+        self._check_started("get_state")
+        return {
+            "plants": self._simulator.states.copy(),
+            "frames": self._frames.copy(),
+            "generators": [generator.bit_generator.state for generator in self._simulator.settled_generators()],
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> list[np.random.Generator]:
+        """Continue exactly where get_state was called, or raise; return the restored generators."""
+        missing = {"plants", "frames", "generators"} - set(state)
+        if missing:
+            raise ValueError(f"{OWNER}: state must be a dict of get_state, got one without {missing}; save it again.")
+        plants = _numbers("plants", state["plants"], self._simulator.states.shape)
+        frames = _numbers("frames", state["frames"], self._frames.shape)
+        if not possible(plants).all():
+            raise ValueError(f"{OWNER}: state['plants'] must be states of plants, got {plants}; save it again.")
+        generators = [_generator(saved) for saved in state["generators"]]
+        if len(generators) != len(plants):
+            raise ValueError(
+                f"{OWNER}: state['generators'] must have {len(plants)} entries, got {len(generators)}; save it again."
+            )
+        self._simulator.reseed(generators)
+        self._simulator.states, self._frames, self._started = plants, frames, True
+        return generators
+
+
+def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> FloatArray:
+    try:
+        numbers = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{OWNER}: state[{name!r}] must be numbers, got {values!r}; save the state again.") from None
+    if numbers.shape != shape or not np.isfinite(numbers).all():
+        raise ValueError(
+            f"{OWNER}: state[{name!r}] must be finite and of shape {shape}, got shape {numbers.shape}; "
+            "restore it into an environment made with the same arguments."
+        )
+    return numbers
+
+
+def _generator(saved: Any) -> np.random.Generator:
+    bit_generator = np.random.PCG64(0)
+    try:
+        bit_generator.state = saved
+    except (TypeError, ValueError, KeyError) as problem:
+        raise ValueError(
+            f"{OWNER}: state['generators'] must hold states of NumPy's PCG64, got {saved!r}; save the state again."
+        ) from problem
+    return np.random.Generator(bit_generator)

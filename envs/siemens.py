@@ -1,0 +1,115 @@
+"""The genuine Siemens code with its flaws contained.
+
+`industrial_benchmark_python.IDS` calls `np.float`, which NumPy removed, and seeds and draws from NumPy's global
+generator. Each simulator here executes the module's source in a private namespace whose `np` has a `float` and a
+random source of our own. NumPy itself, the imported package and its other users are never touched, so simulators may
+interleave, also from several threads (one thread for each simulator). Old gym is imported by IBGym only, which we leave
+alone.
+"""
+
+from collections.abc import Sequence
+from importlib.util import find_spec, module_from_spec
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from envs._kernels import (
+    DIRECTION,
+    DOMAIN,
+    HIDDEN_GAIN,
+    HIDDEN_VELOCITY,
+    N_STATE,
+    NEWEST_COST,
+    OLDEST_COST,
+    RESPONSE,
+    SEQUENCE_LENGTH,
+    SEQUENCE_STEP,
+    SLOPE,
+    FloatArray,
+)
+
+_COLUMNS = {
+    **dict(zip("pvghfc", range(6), strict=True)),
+    "gs_domain": DOMAIN,
+    "gs_sys_response": RESPONSE,
+    "gs_phi_idx": DIRECTION,
+    "hv": HIDDEN_VELOCITY,
+    "hg": HIDDEN_GAIN,
+}
+_COSTS = slice(OLDEST_COST, NEWEST_COST + 1)
+_SEQUENCE = {"_p_ch": SLOPE, "_p_step": SEQUENCE_STEP, "_p_steps": SEQUENCE_LENGTH}
+
+
+def load_ids(random: Any) -> Any:
+    """Return the Siemens class IDS with `random` in the place of `numpy.random`."""
+    spec = find_spec("industrial_benchmark_python.IDS")
+    if spec is None or spec.loader is None:
+        raise ImportError("load_ids: package industrial-benchmark-python must be installed, got none; pip install it.")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.np = SimpleNamespace(**{**vars(np), "float": float, "random": random})  # type: ignore[attr-defined]
+    return module.IDS
+
+
+def read_ids(ids: Any) -> FloatArray:
+    """Return the state (N_STATE,) of an IDS object."""
+    state = np.empty(N_STATE)
+    for key, index in _COLUMNS.items():
+        state[index] = ids.state[key]
+    state[_COSTS] = ids.state["o"]
+    for name, index in _SEQUENCE.items():
+        state[index] = getattr(ids, name)
+    return state
+
+
+def write_ids(ids: Any, state: FloatArray) -> None:
+    """Put a state (N_STATE,) into an IDS object, whose other variables are recomputed at each step before use."""
+    for key, index in _COLUMNS.items():
+        ids.state[key] = float(state[index])
+    ids.state["o"] = state[_COSTS].copy()
+    ids.init = bool(state[NEWEST_COST] == 0.0)  # a fresh plant fills its buffer at its first step
+    for name, index in _SEQUENCE.items():
+        setattr(ids, name, float(state[index]))
+
+
+def _legacy_functions(generator: np.random.Generator) -> dict[str, Any]:
+    """Return the functions of `numpy.random` that IDS calls, drawing from a generator; seeding does nothing."""
+    return {
+        "seed": lambda _: None,
+        "rand": generator.random,
+        "randn": generator.standard_normal,
+        "randint": generator.integers,
+        "exponential": generator.exponential,
+        "normal": generator.normal,
+        "binomial": generator.binomial,
+    }
+
+
+class SiemensSimulator:
+    """Plants stepped one by one by the Siemens code; otherwise as `NumbaSimulator`, with other random draws."""
+
+    def __init__(self, n: int, wandering: bool) -> None:
+        self.states = np.zeros((n, N_STATE))
+        self._generators: list[np.random.Generator] = []
+        # The constructor of IDS draws numbers that no plant uses.
+        self._random = SimpleNamespace(**_legacy_functions(np.random.default_rng(0)))
+        self._ids = load_ids(self._random)(stationary_p=not wandering)
+
+    def reseed(self, generators: Sequence[np.random.Generator]) -> None:
+        """Let each plant draw from its generator from now on."""
+        self._generators = list(generators)
+
+    def step(self, actions: FloatArray) -> None:
+        """Step all plants with actions (n, 3); a fresh plant wants a zero action."""
+        following = np.empty_like(self.states)
+        for plant, generator in enumerate(self._generators):
+            vars(self._random).update(_legacy_functions(generator))
+            write_ids(self._ids, self.states[plant])
+            self._ids.step(actions[plant])
+            following[plant] = read_ids(self._ids)
+        self.states = following
+
+    def settled_generators(self) -> list[np.random.Generator]:
+        """Return the plants' generators, each exactly where its plant's next step will draw."""
+        return self._generators

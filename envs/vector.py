@@ -1,0 +1,141 @@
+"""Many plants at once as a Gymnasium vector environment."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.utils.seeding import np_random
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from envs import _kernels
+from envs._kernels import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray
+from envs.batch import PlantBatch
+from envs.task import OWNER, Task
+
+
+class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
+    """n plants of IndustrialBenchmarkEnv, stepped together.
+
+    Plant i behaves exactly as the single environment with the same seed: ``reset(seed=s)`` gives it seed ``s + i``,
+    ``reset(seed=[...])`` its entry of the list, where None keeps its random stream. An episode that ends is restarted
+    by the next step, which ignores the action (``AutoresetMode.NEXT_STEP``). A reset option may be one number, or one
+    for each plant.
+
+    Parameters
+    ----------
+    num_envs : int
+        Number of plants.
+    max_episode_steps : int or None
+        Steps until an episode is truncated; None for never.
+    **task
+        setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps and backend, as for
+        IndustrialBenchmarkEnv.
+    """
+
+    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (Gymnasium's declaration)
+
+    def __init__(self, num_envs: int = 1, max_episode_steps: int | None = 1000, **task: Any) -> None:
+        _check_count("num_envs", num_envs)
+        if max_episode_steps is not None:
+            _check_count("max_episode_steps", max_episode_steps)
+        self.task = Task(**task)
+        self.num_envs = num_envs
+        self.max_episode_steps = max_episode_steps
+        self.single_observation_space = self.task.observation_space()
+        self.single_action_space = self.task.action_space()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._batch = PlantBatch(self.task, num_envs)
+        self._seeded = False
+        self._steps = np.zeros(num_envs, dtype=np.int64)
+        self._ended = np.zeros(num_envs, dtype=bool)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Start an episode on every plant."""
+        start = self.task.read_start(options, self.num_envs)
+        generators = self._generators(seed)
+        self._batch.reseed(generators)
+        self._seeded = True
+        self._batch.reset(start)
+        self._steps = np.zeros(self.num_envs, dtype=np.int64)
+        self._ended = np.zeros(self.num_envs, dtype=bool)
+        return self._batch.observations(), self._info()
+
+    def step(self, actions: Any) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
+        """Step every plant, or restart it where the last step ended its episode."""
+        changes = self.task.read_actions(actions, self.num_envs)
+        before = _kernels.loss(self._batch.states)
+        restart = self._ended
+        self._batch.step(changes, restart if restart.any() else None)
+        rewards = self.task.reward(before, _kernels.loss(self._batch.states))
+        rewards[restart] = 0.0
+        self._steps = np.where(restart, 0, self._steps + 1)
+        limit = self.max_episode_steps
+        self._ended = np.zeros(self.num_envs, dtype=bool) if limit is None else self._steps >= limit
+        return (
+            self._batch.observations(),
+            rewards,
+            np.zeros(self.num_envs, dtype=bool),
+            self._ended.copy(),
+            self._info(),
+        )
+
+    def get_state(self) -> dict[str, Any]:
+        """Return all that the future depends on, random generators and step counts included, as arrays and numbers."""
+        return {**self._batch.get_state(), "steps": self._steps.copy(), "ended": self._ended.copy()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Continue exactly where `get_state` was called, in this or another environment with the same arguments."""
+        steps, ended = np.array(state.get("steps")), np.array(state.get("ended"))
+        if (
+            steps.shape != (self.num_envs,)
+            or steps.dtype.kind != "i"
+            or steps.shape != ended.shape
+            or ended.dtype != bool
+        ):
+            raise ValueError(
+                f"{OWNER}: state['steps'] and state['ended'] must be {self.num_envs} integers and booleans, "
+                f"got {steps} and {ended}; save the state again."
+            )
+        self._batch.set_state(state)
+        self._steps, self._ended, self._seeded = steps, ended, True
+
+    def _generators(self, seed: int | Sequence[int | None] | None) -> list[np.random.Generator | None]:
+        """Return a generator for each plant with a seed, and None for one that keeps its own."""
+        if seed is None:
+            seeds: Sequence[int | None] = [None] * self.num_envs
+        elif isinstance(seed, int):
+            seeds = range(seed, seed + self.num_envs)
+        else:
+            seeds = seed
+        if len(seeds) != self.num_envs:
+            raise ValueError(
+                f"{OWNER}: seed must be an integer or {self.num_envs} integers, got {len(seeds)}; one for each plant."
+            )
+        return [None if entry is None and self._seeded else np_random(entry)[0] for entry in seeds]
+
+    def _info(self) -> dict[str, Any]:
+        """Return the info of all plants, with the masks that Gymnasium's vector environments put beside each entry."""
+        columns = self._batch.states.copy().T
+        markov = _with_masks(dict(zip(MARKOV_NAMES, columns, strict=False)), self.num_envs)
+        entries = {
+            "loss": _kernels.loss(self._batch.states),
+            "consumption": columns[CONSUMPTION].copy(),
+            "fatigue": columns[FATIGUE].copy(),
+            "markov_state": markov,
+        }
+        return _with_masks(entries, self.num_envs)
+
+
+def _with_masks(entries: dict[str, Any], n: int) -> dict[str, Any]:
+    masks = np.ones((len(entries), n), dtype=bool)
+    return entries | {f"_{name}": mask for name, mask in zip(entries, masks, strict=True)}
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not (isinstance(value, int) and value >= 1):
+        raise ValueError(f"{OWNER}: {name} must be an integer of at least 1, got {value!r}; see gym.make_vec.")
