@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install test lint compare benchmark clean
+.PHONY: help install test lint compare paper benchmark clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -26,7 +26,11 @@ test: lint  ## Set up, then run ruff, mypy and the whole test suite.
 	$(BIN)/pytest --numprocesses auto
 
 compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report.
-	$(BIN)/python scripts/compare.py --agents noop random --setpoints 100 --runs 10 --steps 60 --out results/compare
+	$(BIN)/python scripts/compare.py --agents noop random hold a2c td3 sac --setpoints 100 --runs 20 --steps 60 --out results/compare
+
+paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (hours).
+	$(BIN)/python scripts/compare.py --agents noop random hold a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned --setpoints 100 --runs 100 --steps 60 --seed 1000 --out results/paper-60
+	$(BIN)/python scripts/compare.py --agents noop random hold a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/paper-1000
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json

@@ -17,12 +17,22 @@ class _Entry(NamedTuple):
     preset: dict[str, Any] = {}  # noqa: RUF012  # never written to
 
 
+# The second form of each baseline: scripts/tune.py says how to choose; seeds 0 to 49 only.
+_TUNED: dict[str, dict[str, Any]] = {
+    "a2c": {"normalise": True, "n_steps": 8, "gamma": 0.97},
+    "td3": {"normalise": True, "learning_starts": 12, "train_freq": 1, "action_noise": 0.2, "gamma": 0.97},
+    "sac": {"normalise": True, "learning_starts": 12, "train_freq": 1, "gamma": 0.97},
+    "ppo": {"normalise": True, "n_steps": 32, "batch_size": 32, "gamma": 0.97},
+}
 _ENTRIES = {
     "noop": _Entry("agents.reference", "Noop"),
     "random": _Entry("agents.reference", "Random"),
     "hold": _Entry("agents.reference", "Hold"),
+    **{name: _Entry("agents.sb3", name.upper()) for name in _TUNED},
+    **{f"{name}-tuned": _Entry("agents.sb3", name.upper(), preset) for name, preset in _TUNED.items()},
 }
 NAMES = tuple(_ENTRIES)
+BASELINES = tuple(name for name, entry in _ENTRIES.items() if entry.module == "agents.sb3")
 
 
 def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> Agent:

@@ -8,7 +8,7 @@ import numpy as np
 
 import envs  # noqa: F401  # registers the environments
 from agents.base import Agent
-from agents.registry import make
+from agents.registry import BASELINES, make
 from habnn_control.study import COLUMNS, Run, Task
 
 
@@ -54,30 +54,50 @@ def make_env(setpoint: float, **settings: Any) -> gym.Env[Any, Any]:
     return gym.make("IndustrialBenchmark-v0", **{"setpoint": setpoint, "max_episode_steps": -1, **settings})
 
 
-def play(task: Task) -> Run:
+def check_setpoint(setpoint: float) -> None:
+    """Raise unless the plant has this setpoint."""
+    if not 0.0 <= setpoint <= 100.0:
+        nearest = min(max(setpoint, 0.0), 100.0)
+        raise ValueError(f"setpoint must be in 0..100, got {setpoint:g}; the nearest is {nearest:g}.")
+
+
+def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     """Play a task and return its record.
 
     Parameters
     ----------
     task : Task
-        What to play.
+        What to play. Its `pretrain_steps` are for the SB3 baselines only: that many steps of ordinary training, in
+        episodes of 1000 steps in an environment with another seed, before the measured episode.
+    tensorboard : str, optional
+        Folder for the TensorBoard logs of the SB3 baselines.
+    **settings
+        Settings of the agent.
 
     Returns
     -------
     Run
     """
     start = perf_counter()
+    baseline = task.agent in BASELINES
+    if tensorboard is not None and baseline:
+        settings["tensorboard"] = f"{tensorboard}/setpoint-{task.setpoint:g}/seed-{task.seed}"
     with Recorder(make_env(task.setpoint), task.seed) as env:
-        agent = make(task.agent, env, task.agent_seed)
-        decision_seconds = learn_timed(agent, env, task.steps)
+        agent = make(task.agent, env, task.agent_seed, **settings)
+        if task.pretrain_steps and baseline:
+            _pretrain(agent, task)
+            agent.set_env(env)
+        before = perf_counter()
+        agent.learn(task.steps)
+        decision_seconds = perf_counter() - before - env.env_seconds
     columns = env.columns()
     if len(columns["loss"]) != task.steps:
         raise RuntimeError(f"{task.agent}: learn must step {task.steps} times, got {len(columns['loss'])} steps.")
     return Run(columns, perf_counter() - start, decision_seconds)
 
 
-def learn_timed(agent: Agent, env: Recorder, steps: int, **options: Any) -> float:
-    """Let an agent learn and return the seconds it needed apart from those inside the environment."""
-    start, before = perf_counter(), env.env_seconds
-    agent.learn(steps, **options)
-    return perf_counter() - start - (env.env_seconds - before)
+def _pretrain(agent: Agent, task: Task) -> None:
+    with make_env(task.setpoint, max_episode_steps=1000) as school:
+        school.reset(seed=task.agent_seed)
+        agent.set_env(school)
+        agent.learn(task.pretrain_steps)

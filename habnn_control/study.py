@@ -140,7 +140,7 @@ def run_study(
     """
     folder = Path(folder)
     tasks = study.tasks()
-    _claim(folder, study)
+    claim(folder, study)
     pending = [task for task in tasks if load_run(folder, task) is None]
     pending.sort(key=lambda task: task.run)  # all agents advance together: a stopped study is still a fair one
     failures = []
@@ -152,6 +152,24 @@ def run_study(
             progress.advance(task.agent)
     write_tables(folder, study)
     return sorted(failures, key=lambda failure: tasks.index(failure.task))
+
+
+def claim(folder: str | Path, study: Study) -> None:
+    """Write config.json, or raise if the folder holds anything but this very study."""
+    folder = Path(folder)
+    wanted = json.loads(json.dumps(asdict(study)))
+    wish = f"study: out must be an empty folder or hold the same study, got {folder}"
+    if (folder / "config.json").exists():
+        found = json.loads(json.dumps(asdict(read_study(folder))))
+        changes = [f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]]
+        if changes:
+            remedy = "choose another folder, or repeat the command that made this one."
+            raise ValueError(f"{wish} with {'; '.join(changes)}; {remedy}")
+    elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ValueError(f"{wish} with something else in it; choose another folder.")
+    else:
+        with atomic_write(folder / "config.json") as file:
+            file.write((json.dumps(wanted, indent=2) + "\n").encode())
 
 
 def describe(failure: Failure) -> str:
@@ -195,16 +213,23 @@ def write_tables(folder: str | Path, study: Study) -> None:
     """Write losses.csv, losses.parquet and timings.csv from the stored runs, in canonical order."""
     folder = Path(folder)
     stored = [(task, run) for task in study.tasks() if (run := load_run(folder, task)) is not None]
-    losses = _tidy(study, stored)
-    with atomic_write(folder / "losses.csv") as file:
-        losses.to_csv(file, index=False, lineterminator="\n")
+    losses = tidy_losses(stored)
+    write_csv(losses, folder / "losses.csv")
     with atomic_write(folder / "losses.parquet") as file:
         losses.to_parquet(file, index=False)
-    timings = _index_columns(study, stored, repeats=1)
+    timings = _index_columns(stored, [1 for _ in stored])
+    timings["steps"] = [task.steps for task, _ in stored]
     timings["wall_seconds"] = [run.wall_seconds for _, run in stored]
     timings["decision_seconds"] = [run.decision_seconds for _, run in stored]
-    with atomic_write(folder / "timings.csv") as file:
-        pd.DataFrame(timings).to_csv(file, index=False, lineterminator="\n")
+    write_csv(pd.DataFrame(timings), folder / "timings.csv")
+
+
+def read_tables(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return losses.csv and timings.csv of a results folder."""
+    losses, timings = (pd.read_csv(Path(folder) / f"{name}.csv") for name in ("losses", "timings"))
+    if losses.empty:
+        raise ValueError(f"study: {folder} must hold at least one finished run, got none; repeat the comparison.")
+    return losses, timings
 
 
 def write_meta(folder: str | Path, command: str, wall_seconds: float, **settings: Any) -> None:
@@ -238,47 +263,31 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _tidy(study: Study, stored: list[tuple[Task, Run]]) -> pd.DataFrame:
-    columns = _index_columns(study, stored, repeats=study.steps)
-    columns["timestep"] = np.tile(np.arange(1, study.steps + 1), len(stored))
+def tidy_losses(stored: list[tuple[Task, Run]]) -> pd.DataFrame:
+    """Return the rows of losses.csv, one a step, in the order given."""
+    columns = _index_columns(stored, [task.steps for task, _ in stored])
+    columns["timestep"] = np.concatenate([np.arange(1, task.steps + 1) for task, _ in stored] or [np.arange(0)])
     for name in COLUMNS:
         columns[name] = np.concatenate([run.columns[name] for _, run in stored] or [np.empty(0)])
     return pd.DataFrame(columns)
 
 
-def _index_columns(study: Study, stored: list[tuple[Task, Run]], repeats: int) -> dict[str, Any]:
-    whole = all(float(setpoint).is_integer() for setpoint in study.setpoints)  # "100" reads better than "100.0"
+def write_csv(table: pd.DataFrame, path: str | Path) -> None:
+    """Write a table as CSV, atomically, no digit lost and with the same bytes on every machine."""
+    with atomic_write(path) as file:
+        table.to_csv(file, index=False, lineterminator="\n")
+
+
+def _index_columns(stored: list[tuple[Task, Run]], repeats: list[int]) -> dict[str, Any]:
+    setpoints = np.array([task.setpoint for task, _ in stored], dtype=np.float64)
+    whole = (setpoints % 1 == 0).all()  # "100" reads better than "100.0"
     columns: dict[str, Any] = {
         "agent": [task.agent for task, _ in stored],
-        "setpoint": np.array([task.setpoint for task, _ in stored], dtype=np.int64 if whole else np.float64),
+        "setpoint": setpoints.astype(np.int64) if whole else setpoints,
         "run": np.array([task.run for task, _ in stored], dtype=np.int64),
         "seed": np.array([task.seed for task, _ in stored], dtype=np.int64),
     }
     return {name: np.repeat(values, repeats) for name, values in columns.items()}
-
-
-def _claim(folder: Path, study: Study) -> None:
-    """Write config.json, or make sure that the folder holds this very study."""
-    wanted = json.loads(json.dumps(asdict(study)))
-    path = folder / "config.json"
-    if path.exists():
-        found = json.loads(json.dumps(asdict(read_study(folder))))
-        different = [
-            f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]
-        ]
-        if different:
-            raise ValueError(
-                f"study: out must be empty or hold the same study, got {folder} with {'; '.join(different)}; "
-                "choose another folder, or repeat the command that made this one."
-            )
-    elif folder.exists() and any(folder.iterdir()):
-        raise ValueError(
-            f"study: out must be empty or hold the same study, got {folder} with other files and no config.json; "
-            "choose another folder."
-        )
-    else:
-        with atomic_write(path) as file:
-            file.write((json.dumps(wanted, indent=2) + "\n").encode())
 
 
 def _store(folder: Path, task: Task, outcome: Run | str) -> Failure | None:

@@ -142,14 +142,16 @@ def write_config_like_a_stopped_study(folder):
 def test_run_study_raises_on_folder_of_another_study(tmp_path):
     run_study(STUDY, play, tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    with pytest.raises(ValueError, match=r"out must be empty or hold the same study.*steps 4 instead of 5; seed 7 ins"):
+    with pytest.raises(
+        ValueError, match=r"out must be an empty folder or hold the same study.*steps 4 instead of 5; seed 7 ins"
+    ):
         run_study(replace(STUDY, steps=5, seed=1), play, tmp_path)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_run_study_raises_on_folder_with_foreign_files(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
-    with pytest.raises(ValueError, match=r"with other files and no config\.json; choose another folder"):
+    with pytest.raises(ValueError, match="with something else in it; choose another folder"):
         run_study(STUDY, play, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 

@@ -1,0 +1,228 @@
+"""Stable-Baselines3's A2C, PPO, SAC and TD3 behind the common interface, learning online from the first step."""
+
+import inspect
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from agents.base import Action, Agent, Callback, State, Step, check_timesteps, keyword_names
+
+_OURS = {"self", "policy", "env", "seed", "verbose", "device", "tensorboard_log", "_init_setup_model"}
+_TENSORBOARD_EVERY = 10  # steps; SB3's off-policy agents log at the end of episodes, and ours has none
+
+
+class SB3Agent(Agent):
+    """An algorithm of Stable-Baselines3 with its own defaults; any of its constructor's arguments is a setting.
+
+    `learn` makes exactly the steps asked for: SB3 would go on to the end of a rollout (5 steps for A2C, 2048 for PPO),
+    so a callback stops it, and a rollout that is not full is not trained on. A further call of `learn` resets the
+    environment and keeps weights, replay buffer and step count: TD3 and SAC draw random actions once, not again.
+    Torch is held to one thread, and SB3 seeds the global generators of torch and NumPy with the agent's seed: the same
+    seed gives the same run in any number of processes.
+
+    A saved agent holds SB3's own zip, from which only tensors are read, never pickles; like SB3 it leaves the replay
+    buffer out.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        The environment to control; it is never seeded by the agent.
+    seed : int
+        Seeds the agent.
+    normalise : bool
+        Scale observations and rewards by their running mean and variance (SB3's VecNormalize).
+    action_noise : float, optional
+        Standard deviation of Gaussian exploration noise, for TD3 and SAC.
+    tensorboard : str or Path, optional
+        Folder for TensorBoard logs.
+    **settings
+        Arguments of the SB3 class.
+    """
+
+    algorithm: ClassVar[str]
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        seed: int = 0,
+        normalise: bool = False,
+        action_noise: float | None = None,
+        tensorboard: str | Path | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(env, seed=seed)
+        sb3 = _import_sb3()
+        import torch
+
+        torch.set_num_threads(1)
+        self._tap = _Tap(env)
+        vector: Any = sb3.common.vec_env.DummyVecEnv([lambda: sb3.common.monitor.Monitor(self._tap)])
+        self._normaliser = sb3.common.vec_env.VecNormalize(vector) if normalise else None
+        if action_noise is not None:
+            width = np.full(env.action_space.shape or (), action_noise)
+            settings["action_noise"] = sb3.common.noise.NormalActionNoise(np.zeros_like(width), width)
+        self._logs = tensorboard is not None
+        self.model = getattr(sb3, self.algorithm)(
+            "MlpPolicy",
+            vector if self._normaliser is None else self._normaliser,
+            seed=seed,
+            device="cpu",
+            tensorboard_log=None if tensorboard is None else str(tensorboard),
+            **settings,
+        )
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """Return our settings and the arguments of the SB3 class."""
+        arguments = inspect.signature(getattr(_import_sb3(), cls.algorithm)).parameters
+        return sorted({*keyword_names(cls.__init__), *arguments} - _OURS)
+
+    def set_env(self, env: gym.Env[Any, Any]) -> None:
+        """Go on in another environment with the same spaces."""
+        super().set_env(env)
+        self._tap.env = env
+
+    def learn(self, total_timesteps: int, progress_bar: bool = False, callback: Callback | None = None) -> Self:
+        """Play exactly `total_timesteps` steps from a reset and learn from each; see `Agent.learn`."""
+        check_timesteps(self.name, total_timesteps)
+        self._tap.timestep = 0
+        self.model.set_env(self.model.get_env())  # makes SB3 reset the environment
+        with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
+
+            def after_step(*_: Any) -> bool:
+                step = self._tap.last
+                if progress_bar:
+                    progress.set_postfix(self._progress(step), refresh=False)
+                    progress.update()
+                if self._logs and step.timestep % _TENSORBOARD_EVERY == 0:
+                    self.model.logger.record("plant/loss", step.info.get("loss", -step.reward))
+                    self.model.logger.dump(self.model.num_timesteps)
+                goes_on = callback is None or callback(step) is not False
+                return goes_on and step.timestep < total_timesteps
+
+            self.model.learn(
+                total_timesteps,
+                callback=after_step,
+                reset_num_timesteps=False,
+                tb_log_name=self.name,
+                log_interval=None,
+            )
+        return self
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: State = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Action, State]:
+        """Choose the action for one observation or a batch; see `Agent.predict`."""
+        if self._normaliser is not None:
+            observation = self._normaliser.normalize_obs(observation)
+        action, state = self.model.predict(observation, state, episode_start, deterministic)
+        return action, state
+
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:
+        return self.predict(observation, deterministic=deterministic)[0]
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        buffer = io.BytesIO()
+        with _old_gym_hidden():
+            self.model.save(buffer)
+        arrays = {"sb3_zip": np.frombuffer(buffer.getvalue(), dtype=np.uint8)}
+        arrays |= {f"{name}_{part}": np.asarray(getattr(owner, part)) for name, part, owner in self._scales()}
+        return {"num_timesteps": self.model.num_timesteps}, arrays
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        load = _import_sb3().common.save_util.load_from_zip_file
+        _, weights, variables = load(io.BytesIO(arrays["sb3_zip"].tobytes()), load_data=False, device="cpu")
+        self.model.set_parameters(weights, exact_match=True, device="cpu")
+        for name, value in (variables or {}).items():
+            getattr(self.model, name).data = value.data
+        self.model.num_timesteps = state["num_timesteps"]
+        for name, part, owner in self._scales():
+            setattr(owner, part, arrays[f"{name}_{part}"])
+
+    def _scales(self) -> list[tuple[str, str, Any]]:
+        """Return name, part and owner of each number that observations and rewards are scaled with."""
+        if self._normaliser is None:
+            return []
+        owners = {"observation": self._normaliser.obs_rms, "return": self._normaliser.ret_rms}
+        return [(name, part, owner) for name, owner in owners.items() for part in ("mean", "var", "count")]
+
+
+class A2C(SB3Agent):
+    """Advantage actor-critic (Mnih et al. 2016)."""
+
+    algorithm = "A2C"
+
+
+class PPO(SB3Agent):
+    """Proximal policy optimisation (Schulman et al. 2017)."""
+
+    algorithm = "PPO"
+
+
+class SAC(SB3Agent):
+    """Soft actor-critic (Haarnoja et al. 2018); random actions for its first 100 steps by default."""
+
+    algorithm = "SAC"
+
+
+class TD3(SB3Agent):
+    """Twin delayed deterministic policy gradient (Fujimoto et al. 2018); 100 random steps by default."""
+
+    algorithm = "TD3"
+
+
+class _Tap(gym.Wrapper[Any, Any, Any, Any]):
+    """Keep the last step in our own form, and keep SB3's seeds from the environment."""
+
+    last: Step
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.timestep = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:  # noqa: ARG002
+        self._observation, info = self.env.reset(options=options)
+        return self._observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        before = self._observation
+        self._observation, reward, terminated, truncated, info = self.env.step(action)
+        self.timestep += 1
+        self.last = Step(self.timestep, before, action, float(reward), self._observation, terminated, truncated, info)
+        return self._observation, reward, terminated, truncated, info
+
+
+@contextmanager
+def _old_gym_hidden() -> Iterator[None]:
+    """Hide old gym, which the Siemens package installs: SB3 imports it when it can, and it prints a warning."""
+    hide = "gym" not in sys.modules
+    if hide:
+        sys.modules["gym"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hide:
+            del sys.modules["gym"]
+
+
+def _import_sb3() -> Any:
+    with _old_gym_hidden():
+        import stable_baselines3
+        import stable_baselines3.common.monitor
+        import stable_baselines3.common.noise
+        import stable_baselines3.common.save_util
+        import stable_baselines3.common.vec_env
+    return stable_baselines3

@@ -1,0 +1,104 @@
+"""Run one agent in the Industrial Benchmark and keep its losses, the agent itself and a picture.
+
+The same seed gives the episode that is run 0 of scripts/compare.py with that seed.
+"""
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+import agents
+from agents.registry import check_name
+from agents.runner import Recorder, check_setpoint, make_env, play
+from habnn_control._command_line import command, fail, flag, parse
+from habnn_control._files import atomic_write
+from habnn_control.plotting import loss_panel, save_figure, stacked_figure, steerings_panel
+from habnn_control.study import Run, Study, tidy_losses, write_csv
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of an episode."""
+
+    agent: str = flag("hold", f"one of {', '.join(agents.NAMES)}")
+    setpoint: float = flag(100.0, "load of the plant, 0..100")
+    steps: int = flag(1000, "steps of the episode")
+    seed: int = flag(0, "seed of the environment; the agent's own seed is derived from it")
+    load: str = flag("", "file of a saved agent to play instead, without learning unless --learn is given")
+    learn: bool = flag(False, "let a loaded agent go on learning")
+    references: tuple[str, ...] = flag(("noop",), "agents to play beside it for the picture")
+    out: str = flag("runs/episode", "folder for losses.csv, agent.npz, episode.png and episode.svg")
+    smoke: bool = flag(False, "twenty steps, to see that everything works")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the episode and return the exit code."""
+    config = parse(Config, __doc__, arguments)
+    out = Path(config.out)
+    try:
+        study = resolve(config)
+        (task, *others) = study.tasks()
+        env = Recorder(make_env(config.setpoint), config.seed)
+        agent = agents.load(config.load, env) if config.load else agents.make(config.agent, env, task.agent_seed)
+        claim(out, config)
+    except (ValueError, OSError) as error:
+        return fail(error)
+    if config.load and not config.learn:
+        evaluate(agent, env, study.steps)
+    else:
+        agent.learn(study.steps, progress_bar=True)
+    columns = env.columns()
+    write_csv(tidy_losses([(task._replace(agent=agent.name), Run(columns, 0.0, 0.0))]), out / "losses.csv")
+    agent.save(out / "agent.npz")
+    references = {other.agent: play(other).columns["loss"] for other in others if other.agent != agent.name}
+    figure = stacked_figure([loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)])
+    for suffix in ("png", "svg"):
+        save_figure(figure, out / f"episode.{suffix}")
+    for name, loss in {agent.name: columns["loss"], **references}.items():
+        print(
+            f"{name}: mean loss {loss.mean():.1f} over {study.steps} steps, {loss[-100:].mean():.1f} over the last 100"
+        )
+    print(f"written to {out.resolve()}")
+    return 0
+
+
+def resolve(config: Config) -> Study:
+    """Check the settings and return a study of the agent and its references."""
+    for name in (config.agent, *config.references):
+        check_name(name)
+    check_setpoint(config.setpoint)
+    names = dict.fromkeys((config.agent, *config.references))
+    return Study(
+        tuple(names), (config.setpoint,), 1, min(config.steps, 20) if config.smoke else config.steps, config.seed
+    )
+
+
+def claim(out: Path, config: Config) -> None:
+    """Write config.json, or raise if the folder holds anything but an earlier episode."""
+    path = out / "config.json"
+    earlier = path.exists() and "episode" in json.loads(path.read_text())
+    free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    if not (earlier or free):
+        raise ValueError(
+            f"run_episode: out must be empty or hold an earlier episode, got {out}; choose another folder."
+        )
+    with atomic_write(path) as file:
+        file.write((json.dumps({"episode": asdict(config), "command": command()}, indent=2) + "\n").encode())
+
+
+def evaluate(agent: agents.Agent, env: Recorder, steps: int) -> None:
+    """Play without learning or exploring."""
+    observation, _ = env.reset()
+    state = None
+    for step in tqdm(range(steps), desc=agent.name):
+        start = np.array([step == 0])
+        action, state = agent.predict(observation, state=state, episode_start=start, deterministic=True)
+        observation = env.step(action)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
