@@ -1,0 +1,36 @@
+"""How the kernels are compiled and kept on disk."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., object])
+Floats = Any  # an array in a kernel's signature; numba reads the types from the calls
+
+
+def _stamp() -> str:
+    """Hash the sources of all kernels and of the constants compiled into them."""
+    sources = sorted(Path(__file__).parent.glob("_*.py"))
+    return sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+_STAMP = _stamp()
+
+
+def _compiler(*fastmath: str) -> Callable[[F], F]:
+    def compile_lazily(function: F) -> F:
+        dispatcher = njit(cache=True, fastmath=set(fastmath), error_model="numpy")(function)
+        # Numba looks at a kernel's own file only: without this, an upgrade that changes a kernel in another file would
+        # go on running the old machine code.
+        dispatcher._cache._cache_file._source_stamp = _STAMP
+        return cast(F, dispatcher)
+
+    return compile_lazily
+
+
+# Sums may be reordered into vector lanes; NaN and infinity keep their meaning.
+kernel = _compiler("reassoc", "contract", "nsz")
+exact_kernel = _compiler("contract")
