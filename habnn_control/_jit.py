@@ -22,7 +22,7 @@ _STAMP = _stamp()
 
 def _compiler(*fastmath: str) -> Callable[[F], F]:
     def compile_lazily(function: F) -> F:
-        dispatcher = njit(cache=True, fastmath=set(fastmath), error_model="numpy")(function)
+        dispatcher: Any = njit(cache=True, fastmath=set(fastmath), error_model="numpy")(function)
         # Numba looks at a kernel's own file only: without this, an upgrade that changes a kernel in another file would
         # go on running the old machine code.
         dispatcher._cache._cache_file._source_stamp = _STAMP

@@ -252,6 +252,21 @@ def _update_full(
 
 
 @kernel
+def pair_products(z: Floats) -> Floats:
+    """Return z_j z_k for all j <= k of each row, in the order of numpy.triu_indices."""
+    n, width = z.shape
+    pairs = np.empty((n, width * (width + 1) // 2))
+    for row in range(n):
+        at = 0
+        for j in range(width):
+            factor = z[row, j]
+            for k in range(j, width):
+                pairs[row, at + k - j] = factor * z[row, k]
+            at += width - j
+    return pairs
+
+
+@kernel
 def _random_walk(scale: Floats, full: bool, shapes: Floats, walk: Floats) -> None:
     """Let every weight drift: add the layer's `walk` to its squared scales."""
     for layer in range(len(shapes)):

@@ -68,7 +68,7 @@ _LN2, _LN2_HIGH, _LN2_LOW = log(2.0), 6.93147180369123816490e-01, 1.908214929270
 
 @exact_kernel
 def _log_density(v: float, scratch: Floats) -> None:
-    """Write the log of w^(-(1 / v + 1) / 2), w = 1 + v x^2, to row T: exponent and mantissa of w apart, then a series."""
+    """Write the log of w^(-(1 / v + 1) / 2), w = 1 + v x^2, to row T: exponent and mantissa of w apart."""
     x, out, w, exponent = scratch[X], scratch[T], scratch[SPARE1], scratch[SPARE2]
     w_bits, exponent_bits = w.view(np.int64), exponent.view(np.int64)
     for i in range(BLOCK):

@@ -22,7 +22,7 @@ def _require(condition: bool, name: str, constraint: str, value: object, remedy:
 def _whole(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"HABNN: {name} must be a whole number, got {value!r}; pass an int.")
-    _require(value >= least, name, f"at least {least}", value, "pass a larger number")
+    _require(bool(value >= least), name, f"at least {least}", value, "pass a larger number")
     return int(value)
 
 

@@ -36,9 +36,9 @@ def leaky_relu(loc: ArrayLike, scale_sq: ArrayLike, dof: float, slope: float = 0
     """Return mean, variance and Cov(a, z) of z = max(a, slope * a), 0 <= slope <= 1; see `relu`."""
     mu, tau2 = np.broadcast_arrays(np.asarray(loc, dtype=np.float64), np.asarray(scale_sq, dtype=np.float64))
     if not np.isfinite(mu).all():
-        raise ValueError(f"moments: loc must be finite, got {loc}; remove NaN and infinity.")
+        raise ValueError(f"moments: loc must be finite, got {loc!r}; remove NaN and infinity.")
     if not np.all((tau2 >= 0) & (tau2 < inf)):
-        raise ValueError(f"moments: scale_sq must be finite and not negative, got {scale_sq}; pass tau squared.")
+        raise ValueError(f"moments: scale_sq must be finite and not negative, got {scale_sq!r}; pass tau squared.")
     if not dof > 2:
         raise ValueError(f"moments: dof must be above 2, got {dof}; the variance does not exist below.")
     if not 0 <= slope <= 1:

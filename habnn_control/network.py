@@ -166,7 +166,7 @@ class HABNN:
     def _scale_diagonal(self, layer: int) -> Array:
         """Return a layer's squared scales, (n_out, n_in + 1), a writable view."""
         scale = self.weight_scale_sq[layer]
-        return np.einsum("ijj->ij", scale) if scale.ndim == 3 else scale
+        return np.asarray(np.einsum("ijj->ij", scale)) if scale.ndim == 3 else scale
 
     @property
     def weight_loc(self) -> list[Array]:
@@ -190,7 +190,7 @@ class HABNN:
     @property
     def noise_variance(self) -> Array:
         """Variance of the observation noise of each output, as given or as learned so far."""
-        return self._per_output[0].copy()
+        return np.array(self._per_output[0])
 
     @property
     def n_samples(self) -> int:
@@ -296,12 +296,13 @@ class HABNN:
         """Return z' S z for each row of z and each neuron's scale matrix S, shape (n, n_out)."""
         scale = self.weight_scale_sq[layer]
         if len(scale) < 8:
-            return np.maximum(np.stack([np.einsum("nj,nj->n", z @ s, z) for s in scale], axis=1), 0.0)
-        # One matrix product over all pairs of inputs; the pairs' coefficients stay until the next update.
-        left, right = np.triu_indices(z.shape[1])
-        if layer not in self._quadratic:
-            self._quadratic[layer] = (scale[:, left, right] * np.where(left == right, 1.0, 2.0)).T
-        return np.maximum((z[:, left] * z[:, right]) @ self._quadratic[layer], 0.0)
+            form = np.stack([((z @ s) * z).sum(axis=1) for s in scale], axis=1)
+        else:  # one matrix product over all pairs of inputs; the pairs' coefficients stay until the next update
+            if layer not in self._quadratic:
+                left, right = np.triu_indices(z.shape[1])
+                self._quadratic[layer] = (scale[:, left, right] * np.where(left == right, 1.0, 2.0)).T
+            form = _kernels.pair_products(z) @ self._quadratic[layer]
+        return np.asarray(np.maximum(form, 0.0))
 
     def sample_function(self, rng: np.random.Generator) -> FunctionSample:
         """Draw all weights once and return the function they make: (n, n_inputs) -> (n, n_outputs), without noise.

@@ -71,7 +71,7 @@ class StudentT(NamedTuple):
         p = np.asarray(probability, dtype=np.float64)
         if not np.all((p >= 0) & (p <= 1)):
             raise ValueError(
-                f"StudentT: probability must be in [0, 1], got {probability}; pass fractions, not percent."
+                f"StudentT: probability must be in [0, 1], got {probability!r}; pass fractions, not percent."
             )
         standard = special.ndtri(p) if self.dof == math.inf else special.stdtrit(self.dof, p)
         return np.asarray(self.loc + self._scale * standard)

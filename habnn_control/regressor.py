@@ -1,0 +1,106 @@
+"""HABNN as a scikit-learn estimator."""
+
+from math import inf
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from habnn_control.network import HABNN
+from habnn_control.student_t import StudentT
+
+Array = NDArray[np.float64]
+
+
+class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """Regression with a Hierarchical Approximate Bayesian Neural Network, in one pass over the data.
+
+    Follows scikit-learn: works in a Pipeline and in GridSearchCV. Bring inputs and targets to order one (StandardScaler
+    and TransformedTargetRegressor), or adapt `scale` and `noise_variance` to them.
+
+    Parameters
+    ----------
+    hidden, dof, scale, covariance, noise_variance, prior_std, output_prior_std, output_scale, activation, slope, fan, \
+    drift, max_dof, noise_weight
+        As for `HABNN`. Unlike there, the noise is learned by default and the prior predicts 0.
+    random_state : int
+        Draws the prior locations.
+
+    Attributes
+    ----------
+    network_ : HABNN
+        The network that has learned.
+    n_features_in_, feature_names_in_
+        As usual in scikit-learn.
+    """
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (50,),
+        dof: float = 12.0,
+        scale: float = 0.01,
+        covariance: str = "full",
+        noise_variance: float = 0.1,
+        *,
+        prior_std: float = 1.0,
+        output_prior_std: float | None = 0.0,
+        output_scale: float | None = 1.0,
+        activation: str = "relu",
+        slope: float = 0.01,
+        fan: str = "in",
+        drift: float = 0.0,
+        max_dof: float = inf,
+        noise_weight: float = 10.0,
+        random_state: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.dof = dof
+        self.scale = scale
+        self.covariance = covariance
+        self.noise_variance = noise_variance
+        self.prior_std = prior_std
+        self.output_prior_std = output_prior_std
+        self.output_scale = output_scale
+        self.activation = activation
+        self.slope = slope
+        self.fan = fan
+        self.drift = drift
+        self.max_dof = max_dof
+        self.noise_weight = noise_weight
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn afresh from the samples in their order."""
+        return self._learn(X, y, reset=True)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from more samples; the first call makes the network."""
+        return self._learn(X, y, reset=not hasattr(self, "network_"))
+
+    def _learn(self, X: ArrayLike, y: ArrayLike, reset: bool) -> Self:
+        inputs: Array
+        targets: Array
+        inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
+        flat, targets = targets.ndim == 1, targets.reshape(len(targets), -1)
+        if reset:
+            settings = self.get_params(deep=False)
+            self.network_ = HABNN(inputs.shape[1], targets.shape[1], seed=settings.pop("random_state"), **settings)
+            self._flat = flat
+        self.network_.fit(inputs, targets)
+        return self
+
+    def predict_dist(self, X: ArrayLike, include_noise: bool = True) -> StudentT:
+        """Return the predictive distribution of each target, a StudentT over (n,) or (n, n_outputs)."""
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, dtype=np.float64)
+        prediction = self.network_.predict(inputs, include_noise=include_noise)
+        if self._flat:
+            return StudentT(prediction.loc[:, 0], prediction.scale_sq[:, 0], prediction.dof)
+        return prediction
+
+    def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
+        """Return the predictive means, and with `return_std` also the standard deviations, noise included."""
+        prediction = self.predict_dist(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
