@@ -57,7 +57,7 @@ def make_env(setpoint: float, **settings: Any) -> gym.Env[Any, Any]:
 def check_setpoint(setpoint: float) -> None:
     """Raise unless the plant has this setpoint."""
     if not 0.0 <= setpoint <= 100.0:
-        nearest = min(max(setpoint, 0.0), 100.0)
+        nearest = min(max(0.0, setpoint), 100.0)  # in this order NaN becomes 0
         raise ValueError(f"setpoint must be in 0..100, got {setpoint:g}; the nearest is {nearest:g}.")
 
 

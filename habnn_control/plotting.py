@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
@@ -37,6 +37,7 @@ PAPER_LOSSES = {
 WIDE, NARROW = 8.0, 3.9  # inches: for a page, and for a telephone held upright
 _POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would be a thicket
 _FONT = 9.0
+_LOG_TICKS = (50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000)
 _Dashes = tuple[float, ...] | None
 
 
@@ -185,7 +186,7 @@ def label_line_ends(axes: Axes) -> None:
             fontsize=_FONT,
             va="center",
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "shrinkA": 1, "shrinkB": 1},
+            arrowprops={"arrowstyle": "-", "color": line.get_color(), "linewidth": 0.6, "relpos": (0, 0.5)},
         )
 
 
@@ -249,7 +250,8 @@ def _log_axis(axes: Axes) -> None:
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.12)  # room for the legend
-    axes.yaxis.set_major_locator(FixedLocator([50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 5000]))
+    ticks = [tick for tick in _LOG_TICKS if low <= tick <= high]
+    axes.yaxis.set_major_locator(FixedLocator(ticks) if len(ticks) > 2 else MaxNLocator(5))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.minorticks_off()
