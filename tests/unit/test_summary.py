@@ -1,0 +1,124 @@
+"""The tables of a study against sums done by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from habnn_control.study import COLUMNS, Run, Study, read_tables, run_study
+from habnn_control.summary import curves_of, headline, summarise, windows_within
+
+STUDY = Study(("noop", "sac", "oracle"), (100.0, 20.0), 5, 100, 0)
+LEVEL = {"noop": 300.0, "sac": 280.0, "oracle": 200.0}
+
+
+def play(task):
+    """Return a known loss: the agent's level + 10 x run + setpoint / 5, and 7 less after step 60."""
+    loss = np.full(task.steps, LEVEL[task.agent] + 10.0 * task.run + task.setpoint / 5)
+    loss[60:] -= 7.0
+    return Run(dict.fromkeys(COLUMNS, loss), 2.0 + task.run, 0.2)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    run_study(STUDY, play, folder)
+    return read_tables(folder)
+
+
+@pytest.fixture(scope="module")
+def summary(tables):
+    return summarise(*tables)[0].set_index(["agent", "setpoint", "window"])
+
+
+@pytest.mark.parametrize(
+    ("steps", "windows"),
+    [
+        (30, [(1, 30)]),
+        (60, [(1, 60)]),
+        (100, [(1, 60), (61, 100), (1, 100)]),
+        (300, [(1, 60), (61, 100), (101, 200), (201, 300), (1, 300)]),
+        (1000, [(1, 60), (61, 100), (101, 200), (201, 300), (901, 1000), (1, 1000)]),
+    ],
+)
+def test_windows_within_fill_the_run(steps, windows):
+    assert windows_within(steps) == windows
+
+
+def test_curves_of_keeps_order_and_values(tables):
+    curves = curves_of(tables[0])
+    assert list(curves) == [(agent, setpoint) for agent in STUDY.agents for setpoint in STUDY.setpoints]
+    assert curves["sac", 20.0].values.shape == (5, 100)
+    np.testing.assert_array_equal(curves["sac", 20.0].values[3, [59, 60]], [280 + 30 + 4, 280 + 30 + 4 - 7])
+
+
+def test_summarise_means_of_windows_and_setpoints(summary):
+    assert summary.loc[("sac", "100", "1-60"), "mean"] == pytest.approx(280 + 20 + 20)
+    assert summary.loc[("sac", "20", "61-100"), "mean"] == pytest.approx(280 + 20 + 4 - 7)
+    assert summary.loc[("sac", "all", "1-60"), "mean"] == pytest.approx(280 + 20 + 12)
+    assert summary.loc[("sac", "all", "1-100"), "mean"] == pytest.approx(280 + 20 + 12 - 7 * 0.4)
+    assert summary.loc[("sac", "all", "1-60"), "runs"] == 10
+    assert summary.loc[("sac", "100", "1-60"), "iqm"] == pytest.approx(280 + 20 + 20)
+
+
+def test_summarise_score_uses_pairs_and_is_exact_here(summary):
+    row = summary.loc["sac", "all", "1-60"]
+    assert row[["score", "score_low", "score_high"]].tolist() == pytest.approx([0.2] * 3)
+
+
+def test_summarise_probability_and_times(summary):
+    # levels differ by two steps between runs, so some of the 25 pairs are ties: count them one by one
+    runs = 10 * np.arange(5)
+    wins = np.mean((280 + runs[:, None] < 300 + runs) + 0.5 * (280 + runs[:, None] == 300 + runs))
+    row = summary.loc["sac", "100", "1-60"]
+    assert row["p_better_than_noop"] == pytest.approx(wins)
+    assert summary.loc[("noop", "100", "1-60"), "p_better_than_sac"] == pytest.approx(1 - wins)
+    assert row["wall_seconds"] == pytest.approx(4.0)
+    assert row["decision_ms"] == pytest.approx(2.0)
+
+
+def test_summarise_comparisons_hold_paired_differences(tables):
+    comparisons = summarise(*tables)[1].set_index(["agent", "other", "setpoint", "window"])
+    row = comparisons.loc["sac", "oracle", "all", "1-60"]
+    assert row[["difference", "difference_low", "difference_high"]].tolist() == pytest.approx([80.0] * 3)
+    assert len(comparisons) == 3 * 2 * 3 * 3
+
+
+def test_summarise_pairs_only_runs_that_both_have(tables):
+    losses, timings = tables
+    crippled = losses[~((losses["agent"] == "noop") & (losses["run"] == 4))]
+    summary, comparisons = summarise(crippled, timings)
+    assert summary.set_index(["agent", "setpoint", "window"]).loc[("noop", "all", "1-60"), "runs"] == 8
+    rows = comparisons.set_index(["agent", "other", "setpoint", "window"])
+    assert rows.loc[("sac", "noop", "100", "1-60"), "difference"] == pytest.approx(-20.0)
+
+
+def test_summarise_leaves_out_an_agent_that_did_not_play_a_setpoint(tables):
+    losses, timings = tables
+    partial = losses[~((losses["agent"] == "sac") & (losses["setpoint"] == 20))]
+    summary, _ = summarise(partial, timings)
+    assert set(summary[summary["agent"] == "sac"]["setpoint"]) == {"100"}
+
+
+def test_summarise_without_oracle_has_no_score(tables):
+    losses, timings = tables
+    assert "score" not in summarise(losses[losses["agent"] != "oracle"], timings)[0]
+
+
+def test_summarise_is_deterministic(tables):
+    for first, again in zip(summarise(*tables), summarise(*tables), strict=True):
+        pd.testing.assert_frame_equal(first, again)
+
+
+def test_headline_has_a_row_an_agent_over_all_setpoints(tables):
+    table = headline(summarise(*tables)[0])
+    assert table["agent"].tolist() == list(STUDY.agents)
+    assert table.columns.tolist() == [
+        "agent", "runs", "steps 1-60", "steps 61-100", "steps 1-100", "IQM 1-100", "score 1-100", "ms/decision",
+    ]  # fmt: skip
+    assert table["steps 1-60"][1].startswith("312.0 [")
+    assert table["score 1-100"].tolist() == ["0.00 [0.00, 0.00]", "0.20 [0.20, 0.20]", "1.00 [1.00, 1.00]"]
+
+
+def test_headline_of_single_runs_shows_no_interval(tables):
+    losses, timings = tables
+    assert headline(summarise(losses[losses["run"] == 0], timings)[0])["steps 1-60"][0] == "312.0"
