@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from envs._jit import jit
+from envs._elementary import exp, jit, log
 
 STRONGEST = 6  # direction index of +90 degrees
 MAX_STEP = math.sin(math.radians(15.0))  # largest change of the optimum from one direction to the next
@@ -49,35 +49,31 @@ _TABLE = _penalty_table()
 
 
 @jit
-def penalty(direction: int, position: float) -> float:
+def penalty(direction: float, position: float) -> float:
     """Return V for a direction index in -6..6 at an effective shift in [-1.5, 1.5]; -1 is the best."""
-    optimum, slope, minimum, scaling, exponent, bias, norm = _TABLE[direction + STRONGEST]
-    distance = abs(position)
-    radius = slope * distance if distance <= optimum else minimum + scaling * (distance - optimum) ** exponent
+    row = int(direction) + STRONGEST
+    beyond = abs(position) - _TABLE[row, 0]
+    inside = beyond <= 0.0
+    stretched = _TABLE[row, 3] * exp(_TABLE[row, 4] * log(1.0 if inside else beyond))
+    radius = _TABLE[row, 1] * abs(position) if inside else _TABLE[row, 2] + stretched
     square = radius * radius
-    value: float = norm * (square * (square - 2.0) - bias * math.copysign(radius, position))
+    value: float = _TABLE[row, 6] * (square * (square - 2.0) - _TABLE[row, 5] * (radius if position > 0.0 else -radius))
     return value
 
 
 @jit
-def turn(domain: int, response: int, direction: int, position: float) -> tuple[int, int, int]:
+def turn(domain: float, response: float, direction: float, position: float) -> tuple[float, float, float]:
     """Return the next (domain, response, direction): outside the safe zone the direction turns, inside it recovers."""
-    if abs(position) <= SAFE_ZONE:
-        if direction > 0:
-            direction -= 1
-        elif direction < 0:
-            direction += 1
-    else:
-        side = 1 if position > 0.0 else -1
-        if side != domain:
-            response = 1
-        domain = side
-        if direction != -domain * STRONGEST:
-            direction += response * side
-    if abs(direction) >= STRONGEST:
-        response = -1
-        if abs(direction) > STRONGEST:  # the potential is symmetric about +-90 degrees
-            direction += -2 if direction > 0 else 2
-    if direction == 0 and abs(position) <= SAFE_ZONE:
-        domain, response = 1, 1
-    return domain, response, direction
+    safe = abs(position) <= SAFE_ZONE
+    side = 1.0 if position > 0.0 else -1.0
+    response = response if safe | (side == domain) else 1.0
+    domain = domain if safe else side
+    sign = 1.0 if direction > 0.0 else -1.0
+    recovery = 0.0 if direction == 0.0 else -sign
+    drift = 0.0 if direction == -domain * STRONGEST else response * side
+    direction += recovery if safe else drift
+    response = -1.0 if abs(direction) >= STRONGEST else response
+    # Past 90 degrees the potential is its own mirror image.
+    direction = direction - 2.0 * sign if abs(direction) > STRONGEST else direction
+    calm = safe & (direction == 0.0)
+    return 1.0 if calm else domain, 1.0 if calm else response, direction

@@ -51,6 +51,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         self._seeded = False
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._ended = np.zeros(num_envs, dtype=bool)
+        self._losses = np.zeros(num_envs)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -61,6 +62,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         self._batch.reseed(generators)
         self._seeded = True
         self._batch.reset(start)
+        self._losses = _kernels.loss(self._batch.states)
         self._steps = np.zeros(self.num_envs, dtype=np.int64)
         self._ended = np.zeros(self.num_envs, dtype=bool)
         return self._batch.observations(), self._info()
@@ -68,10 +70,10 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
     def step(self, actions: Any) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Step every plant, or restart it where the last step ended its episode."""
         changes = self.task.read_actions(actions, self.num_envs)
-        before = _kernels.loss(self._batch.states)
         restart = self._ended
         self._batch.step(changes, restart if restart.any() else None)
-        rewards = self.task.reward(before, _kernels.loss(self._batch.states))
+        before, self._losses = self._losses, _kernels.loss(self._batch.states)
+        rewards = self.task.reward(before, self._losses)
         rewards[restart] = 0.0
         self._steps = np.where(restart, 0, self._steps + 1)
         limit = self.max_episode_steps
@@ -102,6 +104,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
                 f"got {steps} and {ended}; save the state again."
             )
         self._batch.set_state(state)
+        self._losses = _kernels.loss(self._batch.states)
         self._steps, self._ended, self._seeded = steps, ended, True
 
     def _generators(self, seed: int | Sequence[int | None] | None) -> list[np.random.Generator | None]:
@@ -120,20 +123,20 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
 
     def _info(self) -> dict[str, Any]:
         """Return the info of all plants, with the masks that Gymnasium's vector environments put beside each entry."""
-        columns = self._batch.states.copy().T
-        markov = _with_masks(dict(zip(MARKOV_NAMES, columns, strict=False)), self.num_envs)
+        columns = self._batch.states.T.copy(order="K")
         entries = {
-            "loss": _kernels.loss(self._batch.states),
+            "loss": self._losses.copy(),
             "consumption": columns[CONSUMPTION].copy(),
             "fatigue": columns[FATIGUE].copy(),
-            "markov_state": markov,
+            "markov_state": _with_masks(dict(zip(MARKOV_NAMES, columns, strict=False)), self.num_envs),
         }
         return _with_masks(entries, self.num_envs)
 
 
 def _with_masks(entries: dict[str, Any], n: int) -> dict[str, Any]:
-    masks = np.ones((len(entries), n), dtype=bool)
-    return entries | {f"_{name}": mask for name, mask in zip(entries, masks, strict=True)}
+    """Add to each entry the mask that says for which plants it holds: all of them."""
+    mask = np.ones(n, dtype=bool)
+    return entries | {f"_{name}": mask for name in entries}
 
 
 def _check_count(name: str, value: Any) -> None:
