@@ -10,7 +10,7 @@ from math import isfinite
 
 import numpy as np
 
-from habnn_control._jit import Floats, kernel
+from habnn_control._jit import Floats, exact_kernel, kernel
 from habnn_control._rectifier import SCRATCH_SHAPE, TINY, dof_polynomials, rectify
 from habnn_control._tails import X_ORDER
 
@@ -134,7 +134,8 @@ def _observe(y: Floats, noise: Floats, noise_count: Floats, v: float, work: Floa
         if noise_count[i] < np.inf:
             left = (1.0 - share) * error
             noise_count[i] += 1.0
-            noise[i] += (left * left + share * noise[i] - noise[i]) / noise_count[i]
+            # Sample n weighs in proportion to n: what is left of the first ones is the network's error, not noise.
+            noise[i] += 2.0 / (noise_count[i] + 1.0) * (left * left + share * noise[i] - noise[i])
 
 
 @kernel
@@ -181,7 +182,8 @@ def _update_inputs(loc: Floats, shape: Floats, here: Floats, before: Floats, gai
     for j in range(shape[0] - 1):
         prior = z_var[j] * (1.0 - 2.0 * v)
         step = prior * z_step[j]
-        post = factor * max(prior - prior * prior * z_prior[j], 0.0) + prior * prior * z_post[j]
+        # Neurons are taken as independent: together they may claim to explain more than there is.
+        post = max(factor * (prior - prior * prior * z_prior[j]) + prior * prior * z_post[j], SMALLEST_SHARE * prior)
         slope = cross[j] / z_var[j] if z_var[j] > TINY else 0.0
         kept = max(a_prior[j] - slope * slope * prior, 0.0)
         spread = (1.0 + v * (step * step + post) / prior) / (1.0 + v) if z_var[j] > TINY else 1.0
@@ -231,7 +233,7 @@ def _update_diagonal(
             s[i] = max(factor[i] * s[i] + post[i] * product * product, SMALLEST_SHARE * s[i])
 
 
-@kernel
+@exact_kernel
 def _update_full(
     loc: Floats, scale: Floats, shape: Floats, step: Floats, post: Floats, factor: Floats, products: Floats
 ) -> None:
@@ -245,9 +247,9 @@ def _update_full(
             start = at_scale + (i * n_in + j) * n_in
             row = scale[start : start + n_in]
             least = SMALLEST_SHARE * row[j]
-            keep, add = factor[i], post[i] * product[j]
-            for jj in range(n_in):
-                row[jj] = keep * row[jj] + add * product[jj]
+            keep, add, here = factor[i], post[i], product[j]
+            for jj in range(n_in):  # the product of the two inputs first: rounds to the same number on both sides
+                row[jj] = keep * row[jj] + add * (here * product[jj])
             row[j] = max(row[j], least)
 
 

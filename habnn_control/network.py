@@ -156,7 +156,8 @@ class HABNN:
         gains = 1 / np.sqrt(shapes[:, 0] if settings.fan == "in" else shapes[:, 1])
         self._per_layer = np.stack([gains, settings.drift * np.array(settings.scales)])
         self._per_output = np.empty((2, settings.n_outputs))  # noise variance, and how many samples it is worth
-        self._quadratic: dict[int, Array] = {}
+        self._max_dof, self._slope = settings.max_dof, settings.negative_slope
+        self._quadratic: dict[int, Array] = {}  # coefficients of `_quadratic_form`, until the next update
 
     def _loc_matrix(self, layer: int) -> Array:
         """Return a layer's locations as stored, (n_in + 1, n_out), a view."""
@@ -206,7 +207,13 @@ class HABNN:
 
     def update(self, x: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one sample: x of shape (n_inputs,), y of shape (n_outputs,) or a number for one output."""
-        return self.fit(np.asarray(x, dtype=np.float64)[None], np.asarray(y, dtype=np.float64).reshape(1, -1))
+        row, target = np.ascontiguousarray(x, dtype=np.float64), np.atleast_1d(np.asarray(y, dtype=np.float64))
+        if row.shape != (self.settings.n_inputs,):
+            raise ValueError(f"HABNN: x must have shape ({self.settings.n_inputs},), got {row.shape}; reshape it.")
+        if target.shape != (self.settings.n_outputs,):
+            raise ValueError(f"HABNN: y must have shape ({self.settings.n_outputs},), got {target.shape}; reshape it.")
+        self._learn(row.reshape(1, -1), target.reshape(1, -1))
+        return self
 
     def fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
         """Learn from samples in the given order, in one pass.
@@ -216,12 +223,23 @@ class HABNN:
         inputs : array_like, shape (n, n_inputs)
         targets : array_like, shape (n, n_outputs), or (n,) for one output
         """
-        x, y = self._checked_inputs(inputs), self._checked_targets(targets)
+        y = np.asarray(targets, dtype=np.float64)
+        y = y[:, None] if y.ndim == 1 and self.settings.n_outputs == 1 else y
+        x, y = _matrix("inputs", inputs, self.settings.n_inputs), _matrix("targets", y, self.settings.n_outputs)
         if len(x) != len(y):
             raise ValueError(
                 f"HABNN: targets must have one row a sample, got {len(y)} for {len(x)} inputs; align them."
             )
-        before = self.get_state() if len(x) > 1 else None
+        before = self.get_state()
+        try:
+            self._learn(x, y)
+        except ValueError:
+            self.set_state(before)
+            raise
+        return self
+
+    def _learn(self, x: Array, y: Array) -> None:
+        """Run the kernel; it stops before a sample it cannot take, which is then the error's subject."""
         self._quadratic.clear()
         taken, self._dof = _kernels.learn(
             self._loc,
@@ -230,29 +248,17 @@ class HABNN:
             self._per_layer,
             self._per_output,
             self._dof,
-            self.settings.max_dof,
-            self.settings.negative_slope,
+            self._max_dof,
+            self._slope,
             x,
             y,
         )
         self._n_samples += taken
         if taken < len(x):
-            if before is not None:
-                self.set_state(before)
             raise ValueError(
-                f"HABNN: sample {taken} must be small enough to square, got x = {x[taken]}, y = {y[taken]}; "
-                "rescale the data."
+                f"HABNN: sample {taken} must be finite and small enough to square, got x = {x[taken]}, y = {y[taken]}; "
+                "remove NaN and infinity, rescale what is larger than 1e100."
             )
-        return self
-
-    def _checked_inputs(self, inputs: ArrayLike) -> Array:
-        return _matrix("inputs", inputs, self.settings.n_inputs)
-
-    def _checked_targets(self, targets: ArrayLike) -> Array:
-        y = np.asarray(targets, dtype=np.float64)
-        return _matrix(
-            "targets", y[:, None] if y.ndim == 1 and self.settings.n_outputs == 1 else y, self.settings.n_outputs
-        )
 
     # ------------------------------------------------------------------ prediction
 
@@ -262,7 +268,7 @@ class HABNN:
         With `include_noise=False` it is the distribution of the network's function alone (the epistemic part); the
         variances then differ by `noise_variance`.
         """
-        x = self._checked_inputs(inputs)
+        x = _finite(_matrix("inputs", inputs, self.settings.n_inputs))
         loc, scale_sq = np.empty((2, len(x), self.settings.n_outputs))
         for start in range(0, len(x), _CHUNK):
             rows = slice(start, start + _CHUNK)
@@ -278,7 +284,7 @@ class HABNN:
         for layer in range(last + 1):
             a_mean, a_scale = self._pre_activation(layer, z_mean, z_var)
             if layer < last:
-                z_mean, z_var, _ = rectified(a_mean, a_scale, self._dof, self.settings.negative_slope)
+                z_mean, z_var, _ = rectified(a_mean, a_scale, self._dof, self._slope)
         return a_mean, a_scale
 
     def _pre_activation(self, layer: int, z_mean: Array, z_var: Array) -> tuple[Array, Array]:
@@ -310,13 +316,12 @@ class HABNN:
         Each neuron's weights are drawn from their multivariate t: the basis of Thompson sampling.
         """
         weights = [self._sample_layer(layer, rng) for layer in range(len(self._shapes))]
-        slope = self.settings.negative_slope
 
         def function(inputs: ArrayLike) -> Array:
-            z = self._checked_inputs(inputs)
+            z = _matrix("inputs", inputs, self.settings.n_inputs)
             for layer, weight in enumerate(weights):
                 a = z @ weight[:-1] + weight[-1]
-                z = np.maximum(a, slope * a) if layer + 1 < len(weights) else a
+                z = np.maximum(a, self._slope * a) if layer + 1 < len(weights) else a
             return z
 
         return function
@@ -381,11 +386,16 @@ class HABNN:
 
 
 def _matrix(name: str, values: ArrayLike, columns: int) -> Array:
-    """Return finite values of shape (n, columns), contiguous, or raise."""
+    """Return values of shape (n, columns), contiguous, or raise."""
     matrix = np.ascontiguousarray(values, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[1] != columns:
         raise ValueError(f"HABNN: {name} must have shape (n, {columns}), got {matrix.shape}; reshape them.")
-    if not np.isfinite(matrix).all():
-        row = int(np.flatnonzero(~np.isfinite(matrix).all(axis=1))[0])
-        raise ValueError(f"HABNN: {name} must be finite, got {matrix[row]} in row {row}; remove NaN and infinity.")
     return matrix
+
+
+def _finite(inputs: Array) -> Array:
+    """Return the inputs if all are finite, or raise."""
+    if not np.isfinite(inputs).all():
+        row = int(np.flatnonzero(~np.isfinite(inputs).all(axis=1))[0])
+        raise ValueError(f"HABNN: inputs must be finite, got {inputs[row]} in row {row}; remove NaN and infinity.")
+    return inputs
