@@ -92,6 +92,8 @@ class PlantBatch:
         frames = _numbers("frames", state["frames"], self._frames.shape)
         if not possible(plants).all():
             raise ValueError(f"{OWNER}: state['plants'] must be states of plants, got {plants}; save it again.")
+        if not isinstance(state["generators"], list):
+            raise TypeError(f"{OWNER}: state['generators'] must be a list, got {state['generators']!r}; save it again.")
         generators = [_generator(saved) for saved in state["generators"]]
         if len(generators) != len(plants):
             raise ValueError(

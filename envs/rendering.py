@@ -20,6 +20,7 @@ _STEERINGS = {
     "gain": {"color": "#D55E00", "linestyle": "--"},
     "shift": {"color": "#009E73", "linestyle": "-."},
 }
+_END: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markevery": (-1, 1)}  # a dot where the line has arrived
 _RESULTS = ("consumption", "fatigue", "loss")
 _LENGTH = 1000  # steps shown
 _LABEL_GAP = 19.0  # distance, on the scale of the steerings, at which two labels do not touch
@@ -98,14 +99,15 @@ class StripChart:
         self._figure.subplots_adjust(left=0.09, right=0.86, top=0.97, bottom=0.08, hspace=0.16)
         steerings, *results = self._panels
         steerings.set(ylim=(-3.0, 103.0), ylabel="steerings")
-        self._lines = {name: steerings.plot([], [], **style)[0] for name, style in _STEERINGS.items()}
+        self._lines = {name: steerings.plot([], [], **style, **_END)[0] for name, style in _STEERINGS.items()}
         for name, panel in zip(_RESULTS, results, strict=True):
             panel.set_ylabel(name)
-            self._lines[name] = panel.plot([], [], color="black", linewidth=1.2)[0]
+            self._lines[name] = panel.plot([], [], color="black", linewidth=1.2, **_END)[0]
         self._panels[-1].set_xlabel("step")
         for panel in self._panels:
             panel.grid(color="0.9")
             panel.spines[["top", "right"]].set_visible(False)
+        self._figure.align_ylabels()
         self._labels = {name: _label(line.axes, line.get_color()) for name, line in self._lines.items()}
 
     def _update(self) -> None:
