@@ -56,7 +56,9 @@ def _parallel(
             stack.enter_context(Client(scheduler))  # type: ignore[no-untyped-call]
             stack.enter_context(parallel_config("dask", n_jobs=-1))
         else:
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
+            # The timeout ends the workers of a killed study: nobody else is left to do it.
+            options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
+            stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
         parallel = Parallel(batch_size=1, return_as="generator_unordered")
         yield from parallel(delayed(_guarded)(function, index, task) for index, task in enumerate(tasks))
 

@@ -4,9 +4,10 @@ Every line has its own colour (Okabe and Ito's, made for colour-blind readers), 
 its name beside its end. Figures are built without pyplot, so nothing depends on a display or on global state.
 """
 
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -152,16 +153,19 @@ def steerings_panel(columns: Mapping[str, NDArray[np.float64]]) -> Callable[[Axe
 
 def save_figure(figure: Figure, path: str | Path) -> None:
     """Save a figure as PNG or SVG, by the suffix of `path`, atomically."""
+    data = figure_bytes(figure, Path(path).suffix.removeprefix("."))
     with atomic_write(path) as file:
-        write_figure(figure, file, Path(path).suffix.removeprefix("."))
+        file.write(data)
 
 
-def write_figure(figure: Figure, file: BinaryIO, kind: str) -> None:
-    """Write a figure as "png" or "svg", equal bytes for equal figures."""
+def figure_bytes(figure: Figure, kind: str) -> bytes:
+    """Return a figure as "png" or "svg", equal bytes for equal figures."""
     if kind not in ("png", "svg"):
-        raise ValueError(f"write_figure: kind must be png or svg, got {kind!r}; choose one of these.")
+        raise ValueError(f"figure_bytes: kind must be png or svg, got {kind!r}; choose one of these.")
+    buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "habnn_control"}):
-        figure.savefig(file, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
+    return buffer.getvalue()
 
 
 def label_line_ends(axes: Axes) -> None:
@@ -298,6 +302,8 @@ def _finished(figure: Figure) -> Figure:
     figure.draw_without_rendering()  # settles the layout that the labels depend on
     for axes in figure.axes:
         label_line_ends(axes)
+    figure.draw_without_rendering()  # makes room for the labels
+    figure.set_layout_engine("none")  # and keeps it: saving to several formats need not find it again
     return figure
 
 

@@ -1,7 +1,6 @@
 """Everything people look at after a study: tables, figures and one self-contained page, remade from results folders."""
 
 import base64
-import io
 import json
 from collections.abc import Callable, Sequence
 from html import escape
@@ -16,10 +15,10 @@ from habnn_control.plotting import (
     NARROW,
     PAPER_SETPOINT,
     WIDE,
+    figure_bytes,
     losses_figure,
     save_figure,
     steerings_figure,
-    write_figure,
 )
 from habnn_control.study import read_study, read_tables, write_csv
 from habnn_control.summary import headline, summarise
@@ -58,14 +57,15 @@ def write_report(folders: Sequence[str | Path], out: str | Path | None = None) -
     summary, comparisons = summarise(losses, timings)
     for name, table in (("summary", summary), ("comparisons", comparisons)):
         write_csv(table, target / f"{name}.csv")
-    figures = _figures(losses)
-    for name, draw in figures.items():
-        figure = draw(WIDE)
+    pictures = {}
+    for name, draw in _figures(losses).items():
+        wide, narrow = draw(WIDE), draw(NARROW)
         for suffix in (".png", ".svg"):
-            save_figure(figure, target / f"{name}{suffix}")
+            save_figure(wide, target / f"{name}{suffix}")
+        pictures[name] = ((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"))
     page = target / "report.html"
     with atomic_write(page) as file:
-        file.write(_page(folders, losses, summary, comparisons, figures).encode())
+        file.write(_page(folders, losses, summary, comparisons, pictures).encode())
     return summary, page
 
 
@@ -101,7 +101,7 @@ def _page(
     losses: pd.DataFrame,
     summary: pd.DataFrame,
     comparisons: pd.DataFrame,
-    figures: dict[str, Callable[[float], Figure]],
+    pictures: dict[str, tuple[bytes, bytes]],
 ) -> str:
     studies = [(Path(folder), read_study(folder)) for folder in folders]
     steps = max(study.steps for _, study in studies)
@@ -109,8 +109,8 @@ def _page(
     whose = "over all setpoints" if losses["setpoint"].nunique() > 1 else f"at setpoint {losses['setpoint'].iloc[0]:g}"
     notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(losses, steps))
     steering = "".join(
-        _figure(draw, f"Mean velocity, gain and shift with 95 % intervals at setpoint {name.partition('-')[2]}.")
-        for name, draw in figures.items()
+        _figure(*svgs, f"Mean velocity, gain and shift with 95 % intervals at setpoint {name.partition('-')[2]}.")
+        for name, svgs in pictures.items()
         if name != "losses"
     )
     return f"""<!doctype html>
@@ -121,7 +121,7 @@ def _page(
 <h1>Agents on the Industrial Benchmark</h1>
 <p>Every agent starts cold and learns while it runs the plant. Loss = consumption + 3 fatigue at each step; lower is
 better. Run r of every agent met the same environment seed.</p>
-{_figure(figures["losses"], "Mean loss over timesteps with 95 % bootstrap intervals, one line an agent.")}
+{_figure(*pictures["losses"], "Mean loss over timesteps with 95 % bootstrap intervals, one line an agent.")}
 <h2>Who wins</h2>
 {_table(headline(summary), f"Mean loss of a run {whose} with 95 % stratified-bootstrap intervals.")}
 {_table(_matrix(comparisons, last), f"Probability that a run of the row beats one of the column, steps {last}.")}
@@ -160,18 +160,16 @@ def _notes(losses: pd.DataFrame, steps: int) -> list[str]:
     return notes
 
 
-def _figure(draw: Callable[[float], Figure], text: str) -> str:
-    wide, narrow = (_data_uri(draw(width)) for width in (WIDE, NARROW))
+def _figure(wide: bytes, narrow: bytes, text: str) -> str:
+    """Return a figure that shows its narrow form on a narrow screen, where the wide one could not be read."""
     return (
-        f'<figure><picture><source media="(max-width: 600px)" srcset="{narrow}">'
-        f'<img src="{wide}" alt="{escape(text)}"></picture><figcaption>{escape(text)}</figcaption></figure>'
+        f'<figure><picture><source media="(max-width: 600px)" srcset="{_data_uri(narrow)}">'
+        f'<img src="{_data_uri(wide)}" alt="{escape(text)}"></picture><figcaption>{escape(text)}</figcaption></figure>'
     )
 
 
-def _data_uri(figure: Figure) -> str:
-    buffer = io.BytesIO()
-    write_figure(figure, buffer, "svg")
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+def _data_uri(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _table(table: pd.DataFrame, caption: str) -> str:

@@ -1,0 +1,228 @@
+"""The real scripts/compare.py and scripts/plot.py, as a user calls them."""
+
+import csv
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[2]
+AGENTS = "noop random a2c"
+
+
+def shell(*arguments):
+    """Run the script in a process of its own."""
+    command = [sys.executable, str(ROOT / "scripts/compare.py"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def main(script, *arguments):
+    """Run the script in this process, which has imported torch already, and return its exit code."""
+    return runpy.run_path(str(ROOT / "scripts" / script))["main"]([str(argument) for argument in arguments])
+
+
+def flags(out, agents, runs=2, steps=15, jobs=1, setpoint=40):
+    numbers = ["--runs", runs, "--steps", steps, "--jobs", jobs, "--setpoints", setpoint]
+    return ["--agents", *agents.split(), *numbers, "--out", out]
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """Return a finished study with SB3 agents, played in two processes."""
+    out = tmp_path_factory.mktemp("compare") / "study"
+    result = shell(*flags(out, AGENTS, jobs=2))
+    assert result.returncode == 0, result.stderr
+    return out, result
+
+
+def test_compare_writes_every_file_and_names_the_report(done):
+    out, result = done
+    names = {path.name for path in out.iterdir()}
+    assert names >= {
+        "config.json", "meta.json", "losses.csv", "losses.parquet", "timings.csv", "summary.csv", "comparisons.csv",
+        "losses.png", "losses.svg", "steerings-40.png", "steerings-40.svg", "report.html",
+    }  # fmt: skip
+    assert str(out / "report.html") in result.stdout
+    assert result.stdout.split()[:2] == ["agent", "runs"]
+
+
+def test_compare_losses_are_those_of_the_environment_vs_stepping_it(done):
+    import gymnasium as gym
+
+    import envs  # noqa: F401
+
+    losses = pd.read_csv(done[0] / "losses.csv")
+    mine = losses[(losses["agent"] == "noop") & (losses["run"] == 1)]
+    env = gym.make("IndustrialBenchmark-v0", setpoint=40)
+    env.reset(seed=int(mine["seed"].iloc[0]))
+    infos = [env.step(np.zeros(3, dtype=np.float32))[4] for _ in range(15)]
+    assert mine["loss"].tolist() == [info["loss"] for info in infos]
+    assert mine["timestep"].tolist() == list(range(1, 16))
+    np.testing.assert_allclose(losses["loss"], losses["consumption"] + 3 * losses["fatigue"])
+
+
+def test_compare_is_byte_identical_whatever_the_jobs(done, tmp_path):
+    out, _ = done
+    assert main("compare.py", *flags(tmp_path / "x", AGENTS)) == 0
+    assert (tmp_path / "x/losses.csv").read_bytes() == (out / "losses.csv").read_bytes()
+
+
+def test_compare_pairs_agents_and_extends_seeds(done):
+    losses = pd.read_csv(done[0] / "losses.csv")
+    assert (losses["seed"] == losses["run"]).all()
+    assert losses.groupby(["agent", "setpoint"])["seed"].unique().map(list).tolist() == [[0, 1]] * 3
+
+
+def test_compare_config_and_meta_tell_how_to_repeat_it(done):
+    out, _ = done
+    config = json.loads((out / "config.json").read_text())
+    assert config == {
+        "agents": ["noop", "random", "a2c"], "setpoints": [40.0], "runs": 2, "steps": 15, "seed": 0,
+        "pretrain_steps": 0,
+    }  # fmt: skip
+    meta = json.loads((out / "meta.json").read_text())
+    assert "--agents noop random a2c --runs 2" in meta["command"]
+    assert meta["settings"]["jobs"] == 2
+    assert meta["wall_seconds"] > 0
+
+
+def test_compare_summary_agrees_with_losses(done):
+    losses, summary = (pd.read_csv(done[0] / f"{name}.csv") for name in ("losses", "summary"))
+    expected = losses.groupby("agent")["loss"].mean()
+    rows = summary.set_index("agent")
+    np.testing.assert_allclose(rows["mean"].sort_index(), expected.sort_index(), rtol=1e-12)
+    assert (rows["decision_ms"] > 0).all()
+    assert {"p_better_than_noop", "iqm_low", "wall_seconds"} <= set(summary.columns)
+
+
+def test_compare_again_plays_nothing_and_keeps_the_results(done):
+    out, _ = done
+    before = (out / "losses.csv").read_bytes()
+    times = {path: path.stat().st_mtime_ns for path in out.rglob("*.run")}
+    assert main("compare.py", *flags(out, AGENTS)) == 0
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*.run")} == times
+    assert (out / "losses.csv").read_bytes() == before
+
+
+def test_compare_refuses_the_folder_of_another_study(done, capsys):
+    out, _ = done
+    before = (out / "losses.csv").read_bytes()
+    assert main("compare.py", *flags(out, "noop", steps=16)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "out must be an empty folder or hold the same study" in line
+    assert "steps 15 instead of 16; choose another folder" in line
+    assert (out / "losses.csv").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--agents", "sacc"], "got 'sacc'; did you mean 'sac'?"),
+        (["--setpoints", "101"], "setpoint must be in 0..100, got 101; the nearest is 100"),
+        (["--setpoints", "nan"], "setpoint must be in 0..100, got nan"),
+        (["--runs", "0"], "runs must be an integer of at least 1, got 0"),
+        (["--backend", "dask"], "pass --backend dask --scheduler ADDRESS"),
+        (["--out", "/dev/null"], "out must be an empty folder"),
+    ],
+)
+def test_compare_refuses_bad_input_in_one_line(tmp_path, wrong, message, capsys):
+    assert main("compare.py", "--agents", "noop", "--out", tmp_path / "x", *wrong) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (tmp_path / "x").exists()
+
+
+STOPPED = {"agents": "noop random", "runs": 20, "steps": 2000, "jobs": 2}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "study"
+    assert main("compare.py", *flags(out, **STOPPED)) == 0
+    return (out / "losses.csv").read_bytes()
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT])
+def test_compare_stopped_half_way_resumes_to_the_same_bytes(whole, tmp_path, sign):
+    out = tmp_path / "study"
+    command = [sys.executable, str(ROOT / "scripts/compare.py"), *map(str, flags(out, **STOPPED))]
+    with (tmp_path / "errors").open("w") as errors:
+        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while len(list(out.rglob("*.run"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.killpg(process.pid, sign)  # the whole group, as Ctrl-C in a terminal does
+        code = process.wait(timeout=60)
+    kept = {path: path.stat().st_mtime_ns for path in out.rglob("*.run")}
+    assert 3 <= len(kept) < 40
+    assert not (out / "losses.csv").exists()
+    if sign == signal.SIGINT:
+        text = (tmp_path / "errors").read_text()
+        assert code == 130
+        assert "the same command goes on from there" in text
+        assert "Traceback" not in text
+    assert main("compare.py", *flags(out, **STOPPED)) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (out / "losses.csv").read_bytes() == whole
+
+
+def test_compare_on_a_dask_cluster_gives_the_same_bytes(done, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        where = ["--backend", "dask", "--scheduler", cluster.scheduler_address]
+        result = shell(*flags(tmp_path / "x", AGENTS), *where)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "x/losses.csv").read_bytes() == (done[0] / "losses.csv").read_bytes()
+
+
+def test_compare_smoke_is_two_short_runs(tmp_path):
+    assert main("compare.py", "--agents", "hold", "--smoke", "--jobs", 1, "--out", tmp_path / "x") == 0
+    losses = pd.read_csv(tmp_path / "x/losses.csv")
+    assert (losses["run"].nunique(), losses["timestep"].max()) == (2, 20)
+
+
+def test_compare_pretraining_and_tensorboard_reach_the_baselines(done, tmp_path):
+    extra = ["--pretrain-steps", 20, "--tensorboard", tmp_path / "logs"]
+    assert main("compare.py", *flags(tmp_path / "x", "a2c", runs=1), *extra) == 0
+    cold, warm = (pd.read_csv(folder / "losses.csv") for folder in (done[0], tmp_path / "x"))
+    cold = cold[(cold["agent"] == "a2c") & (cold["run"] == 0)]
+    assert len(warm) == 15
+    assert cold["loss"].tolist() != warm["loss"].tolist()
+    assert list((tmp_path / "logs").rglob("events.out.tfevents.*"))
+
+
+def test_plot_remakes_everything_from_the_tables(done):
+    out, _ = done
+    page = (out / "report.html").read_bytes()
+    for name in ("report.html", "losses.png", "summary.csv"):
+        (out / name).unlink()
+    assert main("plot.py", out) == 0
+    assert (out / "report.html").read_bytes() == page
+    assert (out / "losses.png").stat().st_size > 10_000
+
+
+def test_plot_overlays_folders(done, tmp_path):
+    out, _ = done
+    assert main("compare.py", *flags(tmp_path / "hold", "hold random", runs=1)) == 0
+    assert main("plot.py", out, tmp_path / "hold", "--out", tmp_path / "both") == 0
+    with (tmp_path / "both/summary.csv").open() as file:
+        agents = dict.fromkeys(row["agent"] for row in csv.DictReader(file))
+    assert list(agents) == ["noop", "random (study)", "a2c", "hold", "random (hold)"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "message"), [(["nowhere"], "nowhere/losses.csv"), (["a", "b"], "out must be given for several folders")]
+)
+def test_plot_refuses_bad_input_in_one_line(folders, message, capsys):
+    assert main("plot.py", *folders) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line

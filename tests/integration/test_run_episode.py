@@ -1,0 +1,93 @@
+"""The real scripts/run_episode.py, as a user calls it."""
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+import agents
+from agents.runner import make_env
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(script, *arguments):
+    """Run the script in this process, which has imported torch already, and return its exit code."""
+    return runpy.run_path(str(ROOT / "scripts" / script))["main"]([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def episode(tmp_path_factory):
+    out = tmp_path_factory.mktemp("episode") / "demo"
+    flags = ["--agent", "a2c", "--setpoint", "70", "--steps", "30", "--seed", "5", "--out", str(out)]
+    command = [sys.executable, str(ROOT / "scripts/run_episode.py"), *flags]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert result.returncode == 0, result.stderr
+    return out, result
+
+
+def test_run_episode_keeps_losses_agent_and_picture(episode):
+    out, result = episode
+    losses = pd.read_csv(out / "losses.csv")
+    assert losses.columns.tolist()[:6] == ["agent", "setpoint", "run", "seed", "timestep", "loss"]
+    assert (losses["agent"] == "a2c").all()
+    assert losses["timestep"].tolist() == list(range(1, 31))
+    pixels = np.asarray(Image.open(out / "episode.png").convert("L"))
+    assert (pixels < 200).mean() > 0.01
+    assert "<svg" in (out / "episode.svg").read_text()
+    assert f"a2c: mean loss {losses['loss'].mean():.1f} over 30 steps" in result.stdout
+    assert "noop: mean loss" in result.stdout
+    assert "loss=" in result.stderr  # the progress bar
+
+
+def test_run_episode_is_run_0_of_a_comparison(episode, tmp_path):
+    flags = ["--agents", "a2c", "--setpoints", 70, "--steps", 30, "--seed", 5, "--runs", 1, "--jobs", 1]
+    assert main("compare.py", *flags, "--out", tmp_path / "x") == 0
+    assert (tmp_path / "x/losses.csv").read_bytes() == (episode[0] / "losses.csv").read_bytes()
+
+
+def test_run_episode_saved_agent_loads(episode):
+    agent = agents.load(episode[0] / "agent.npz", make_env(70.0))
+    assert agent.name == "a2c"
+    assert np.abs(agent.predict(np.full(6, 50.0))[0]).max() <= 1
+
+
+def test_run_episode_load_evaluates_without_learning(episode, tmp_path):
+    saved = episode[0] / "agent.npz"
+    assert main("run_episode.py", "--load", saved, "--setpoint", 70, "--steps", 10, "--out", tmp_path / "x") == 0
+    losses = pd.read_csv(tmp_path / "x/losses.csv")
+    assert set(losses["agent"]) == {"a2c"}
+    before, after = (agents.load(path, make_env(70.0)) for path in (saved, tmp_path / "x/agent.npz"))
+    observations = np.random.default_rng(0).uniform(0, 100, (20, 6))
+    np.testing.assert_array_equal(before.predict(observations)[0], after.predict(observations)[0])
+
+
+def test_run_episode_load_and_learn_changes_the_agent(episode, tmp_path):
+    flags = ["--load", episode[0] / "agent.npz", "--learn", "--setpoint", 70, "--steps", 10]
+    assert main("run_episode.py", *flags, "--out", tmp_path / "x") == 0
+    before, after = (agents.load(path, make_env(70.0)) for path in (episode[0] / "agent.npz", tmp_path / "x/agent.npz"))
+    observations = np.random.default_rng(0).uniform(0, 100, (20, 6))
+    assert (before.predict(observations)[0] != after.predict(observations)[0]).any()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--agent", "a2d"], "did you mean 'a2c'?"),
+        (["--setpoint", "-1"], "setpoint must be in 0..100, got -1; the nearest is 0"),
+        (["--load", "nothing.npz"], "nothing.npz"),
+        (["--load", __file__], "must be a habnn_control file of kind 'agent', got a damaged or foreign file"),
+        (["--steps", "0"], "steps must be an integer of at least 1, got 0"),
+        (["--out", str(ROOT)], "out must be empty or hold an earlier episode"),
+    ],
+)
+def test_run_episode_refuses_bad_input_in_one_line(flags, message, tmp_path, capsys):
+    assert main("run_episode.py", "--out", tmp_path / "x", *flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (tmp_path / "x").exists()

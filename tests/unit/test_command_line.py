@@ -1,0 +1,72 @@
+"""Command lines made from dataclasses."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from habnn_control._command_line import flag, parse, positional
+
+
+@dataclass(frozen=True)
+class Config:
+    names: tuple[str, ...] = flag(("a", "b"), "some names")
+    levels: tuple[float, ...] = flag((1.5,), "some levels")
+    max_runs: int = flag(3, "a number")
+    rate: float = flag(0.5, "a rate")
+    backend: str = flag("loky", "where", choices=("loky", "dask"))
+    out: str = flag("", "a folder")
+    smoke: bool = flag(False, "quick")
+
+
+@dataclass(frozen=True)
+class WithFolders:
+    folders: tuple[str, ...] = positional("some folders")
+    out: str = flag("", "a folder")
+
+
+def test_parse_without_arguments_gives_the_defaults():
+    assert parse(Config, None, []) == Config()
+
+
+def test_parse_reads_every_kind_of_flag():
+    line = "--names x --levels 1 2.5 --max-runs 7 --rate 1e-3 --backend dask --out here --smoke"
+    assert parse(Config, None, line.split()) == Config(("x",), (1.0, 2.5), 7, 1e-3, "dask", "here", True)
+    assert parse(Config, None, ["--no-smoke"]).smoke is False
+
+
+def test_parse_reads_positional_arguments():
+    assert parse(WithFolders, None, ["x", "y", "--out", "z"]) == WithFolders(("x", "y"), "z")
+
+
+def test_parse_help_shows_description_flags_and_defaults(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        parse(Config, "What it does.", ["--help"])
+    text = capsys.readouterr().out
+    for part in (
+        "What it does.",
+        "--max-runs",
+        "a number (default: 3)",
+        "some names (default: a b)",
+        "(default: none)",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--backend dsk", "must be one of loky, dask, got 'dsk'; did you mean 'dask'?"),
+        ("--max-runs x", "invalid int value: 'x'"),
+        ("--max", "unrecognized arguments: --max"),
+    ],
+)
+def test_parse_exits_on_bad_arguments(line, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse(Config, None, line.split())
+    assert message in capsys.readouterr().err
+
+
+def test_parse_exits_without_positional_arguments(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        parse(WithFolders, None, [])
+    assert "required: folders" in capsys.readouterr().err
