@@ -7,6 +7,8 @@ and give the same bits for a plant alone and for one of many.
 
 import math
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit, types
@@ -17,9 +19,21 @@ _LN2_HIGH, _LN2_LOW = 0.69314718036912381649, 1.90821492927058770002e-10  # thei
 _MANTISSA, _ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 
 
+def _digest() -> str:
+    """Return a digest of all modules with compiled code, or with numbers that are compiled into it."""
+    modules = sorted(Path(__file__).parent.glob("_*.py"))
+    return sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()
+
+
+_DIGEST = _digest()
+
+
 def jit(function: F) -> F:
     """Compile a function on its first call, to be inlined, and keep the machine code on disk for the next process."""
-    return cast(F, njit(cache=True, error_model="numpy", forceinline=True)(function))
+    compiled: Any = njit(cache=True, error_model="numpy", forceinline=True)(function)
+    # Numba would keep the old machine code when only a module has changed from which functions are inlined.
+    compiled._cache._cache_file._source_stamp = _DIGEST
+    return cast(F, compiled)
 
 
 def _reinterpret(source: Any, target: Any) -> Any:

@@ -85,9 +85,7 @@ class PlantBatch:
 
     def set_state(self, state: Mapping[str, Any]) -> list[np.random.Generator]:
         """Continue exactly where get_state was called, or raise; return the restored generators."""
-        missing = {"plants", "frames", "generators"} - set(state)
-        if missing:
-            raise ValueError(f"{OWNER}: state must be a dict of get_state, got one without {missing}; save it again.")
+        check_entries(state, "plants", "frames", "generators")
         plants = _numbers("plants", state["plants"], self._simulator.states.shape)
         frames = _numbers("frames", state["frames"], self._frames.shape)
         if not possible(plants).all():
@@ -102,6 +100,14 @@ class PlantBatch:
         self._simulator.reseed(generators)
         self._simulator.states, self._frames, self._started = plants, frames, True
         return generators
+
+
+def check_entries(state: Any, *names: str) -> None:
+    """Raise unless a saved state is a dict with the given entries."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"{OWNER}: state must be a dict of get_state, got {state!r}; pass what get_state returned.")
+    if missing := [name for name in names if name not in state]:
+        raise ValueError(f"{OWNER}: state must be a dict of get_state, got one without {missing}; save it again.")
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> FloatArray:

@@ -68,7 +68,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     n_past_timesteps : int
         Frames in an observation with ``observation_type="include_past"``; before the first step all are the same.
     backend : {"numba", "siemens"}
-        Our compiled code, or the Siemens code itself: same law, some thirty times slower, other random draws.
+        Our compiled code, or the Siemens code itself: the same law, several times slower, with other random draws.
     render_mode : {"rgb_array", "human"} or None
         A strip chart of the episode as an array (600, 800, 3), or in a window at every step. Without a display "human"
         draws nothing and logs so once.

@@ -90,8 +90,10 @@ class StripChart:
         """Make the figure with its empty lines."""
         size = {"figsize": (8.0, 6.0), "dpi": 100}
         if self._window:
-            self._figure = plt.figure(num="Industrial Benchmark", clear=True, **size)  # type: ignore[arg-type]
-            self._figure.canvas.manager.show()  # type: ignore[union-attr]
+            self._figure = plt.figure(**size)  # type: ignore[arg-type]
+            manager: Any = self._figure.canvas.manager
+            manager.set_window_title("Industrial Benchmark")
+            manager.show()
         else:
             self._figure = Figure(**size)  # type: ignore[arg-type]
             FigureCanvasAgg(self._figure)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from envs import _kernels
 from envs._kernels import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray
-from envs.batch import PlantBatch
+from envs.batch import PlantBatch, check_entries
 from envs.task import OWNER, Task
 
 
@@ -92,13 +92,9 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Continue exactly where `get_state` was called, in this or another environment with the same arguments."""
-        steps, ended = np.array(state.get("steps")), np.array(state.get("ended"))
-        if (
-            steps.shape != (self.num_envs,)
-            or steps.dtype.kind != "i"
-            or steps.shape != ended.shape
-            or ended.dtype != bool
-        ):
+        check_entries(state, "steps", "ended")
+        steps, ended = np.array(state["steps"]), np.array(state["ended"])
+        if not (steps.shape == ended.shape == (self.num_envs,) and steps.dtype.kind == "i" and ended.dtype == bool):
             raise ValueError(
                 f"{OWNER}: state['steps'] and state['ended'] must be {self.num_envs} integers and booleans, "
                 f"got {steps} and {ended}; save the state again."

@@ -1,12 +1,18 @@
 """The elementary functions of the kernel against the standard library."""
 
 import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import envs
+from envs import _goldstone
 from envs._elementary import exp, log, sine
 
 
@@ -26,6 +32,26 @@ def test_exp_vs_standard_library(x):
 @given(st.floats(0.0, 1.25))
 def test_sine_vs_standard_library(turns):
     assert sine(turns) == pytest.approx(math.sin(2.0 * math.pi * turns), rel=1e-15, abs=1.5e-15)
+
+
+def test_jit_recompiles_when_an_inlined_module_changes(tmp_path):
+    """A change of exp in one module reaches the machine code that another module, which inlines it, keeps on disk."""
+    package = tmp_path / "envs"
+    package.mkdir()
+    for name in ("_elementary.py", "_goldstone.py"):
+        shutil.copy(Path(envs.__file__).parent / name, package)
+
+    def penalty():
+        program = "from envs._goldstone import penalty; print(penalty(1.0, 1.4))"
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        return float(done.stdout)
+
+    before, again = penalty(), penalty()
+    source = package / "_elementary.py"
+    source.write_text(source.read_text().replace("+ 1.0 / 2.0", "+ 1.0 / 4.0"))
+    assert before == again == _goldstone.penalty(1.0, 1.4)
+    assert penalty() != before
 
 
 def test_elementary_functions_at_their_exact_points():

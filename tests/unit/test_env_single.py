@@ -172,7 +172,7 @@ def test_get_state_is_a_copy_and_changes_nothing():
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda state: state.pop("plants"), "state must be a dict of get_state, got one without {'plants'}"),
+        (lambda state: state.pop("plants"), r"state must be a dict of get_state, got one without \['plants'\]"),
         (
             lambda state: state.update(plants=np.zeros((2, 24))),
             r"state\['plants'\] must be finite and of shape \(1, 24\)",
@@ -196,6 +196,11 @@ def test_set_state_raises_on_damaged_state(damage, message):
     with pytest.raises((ValueError, TypeError), match=f"IndustrialBenchmark: {message}"):
         env.set_state(damaged)
     assert frozen(env.get_state()) == before
+
+
+def test_set_state_raises_on_anything_but_a_dict():
+    with pytest.raises(TypeError, match="state must be a dict of get_state, got None"):
+        IndustrialBenchmarkEnv().set_state(None)
 
 
 def test_observation_bounds_hold_at_the_worst_noise():
@@ -254,7 +259,8 @@ def test_render_human_keeps_its_window_up_to_date(monkeypatch):
     for _ in range(3):
         env.step(np.ones(3, dtype=np.float32))
     assert env.render() is None
-    velocity = plt.figure("Industrial Benchmark").axes[0].lines[1]
+    (number,) = plt.get_fignums()
+    velocity = plt.figure(number).axes[0].lines[1]
     np.testing.assert_array_equal(velocity.get_ydata(), [50.0, 51.0, 52.0, 53.0])
     env.close()
     assert not plt.get_fignums()
