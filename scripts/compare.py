@@ -66,6 +66,8 @@ def resolve(config: Config) -> Study:
         check_name(name)
     for setpoint in config.setpoints:
         check_setpoint(setpoint)
+    if config.jobs == 0:
+        raise ValueError("compare: jobs must be a number of processes or -1, got 0; pass --jobs -1 for one a core.")
     if (config.backend == "dask") != bool(config.scheduler):
         raise ValueError(
             f"compare: scheduler must be given with backend dask and only then, got {config.scheduler!r} with backend "

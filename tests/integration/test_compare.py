@@ -129,6 +129,7 @@ def test_compare_refuses_the_folder_of_another_study(done, capsys):
         (["--setpoints", "101"], "setpoint must be in 0..100, got 101; the nearest is 100"),
         (["--setpoints", "nan"], "setpoint must be in 0..100, got nan"),
         (["--runs", "0"], "runs must be an integer of at least 1, got 0"),
+        (["--jobs", "0"], "jobs must be a number of processes or -1, got 0"),
         (["--backend", "dask"], "pass --backend dask --scheduler ADDRESS"),
         (["--out", "/dev/null"], "out must be an empty folder"),
     ],

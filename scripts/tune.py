@@ -1,0 +1,110 @@
+"""Choose the settings of the tuned SB3 agents by random search.
+
+Each trial draws settings from the space below and plays RUNS runs of STEPS steps; the lowest mean loss wins. The seeds
+must lie in 0..49, which no reported comparison uses. The winner goes by hand into agents/registry.py.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from agents.runner import play
+from habnn_control._command_line import fail, flag, parse
+from habnn_control._parallel import Progress, execute
+from habnn_control.study import Study, Task, write_csv
+
+OFF_POLICY = {
+    "normalise": (True, False),
+    "learning_rate": (3e-4, 1e-3, 3e-3),
+    "learning_starts": (10, 25, 50),
+    "gradient_steps": (1, 2),
+    "gamma": (0.8, 0.9, 0.95, 0.98),
+}
+SPACES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "a2c": {
+        "normalise": (True, False),
+        "learning_rate": (3e-4, 7e-4, 2e-3, 5e-3),
+        "n_steps": (4, 8, 16),
+        "gamma": (0.8, 0.9, 0.95, 0.98),
+        "ent_coef": (0.0, 0.01),
+    },
+    "ppo": {
+        "normalise": (True, False),
+        "learning_rate": (3e-4, 1e-3, 3e-3),
+        "n_steps": (16, 32, 64),
+        "batch_size": (16,),
+        "n_epochs": (5, 10),
+        "gamma": (0.8, 0.9, 0.95, 0.98),
+    },
+    "sac": OFF_POLICY | {"ent_coef": ("auto", 0.05)},
+    "td3": OFF_POLICY | {"action_noise": (0.1, 0.2, 0.4)},
+}
+LAST_SEED = 49
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a search."""
+
+    agent: str = flag("sac", "which one to tune", choices=tuple(SPACES))
+    trials: int = flag(20, "settings to try; the first trial is SB3's defaults")
+    runs: int = flag(4, "runs of each trial at each setpoint")
+    steps: int = flag(300, "steps of each run")
+    setpoints: tuple[float, ...] = flag((100.0,), "loads of the plant")
+    seed: int = flag(0, "seed of the search and of the first run")
+    jobs: int = flag(-1, "processes; -1 means one a core")
+    out: str = flag("results/tune.csv", "table of all trials, best first")
+
+
+class Job(NamedTuple):
+    """One run of one trial."""
+
+    trial: int
+    settings: dict[str, Any]
+    task: Task
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Search and return the exit code."""
+    config = parse(Config, __doc__, arguments)
+    try:
+        study = Study((config.agent,), config.setpoints, config.runs, config.steps, config.seed)
+        if config.seed + config.runs - 1 > LAST_SEED:
+            raise ValueError(
+                f"tune: seeds must be in 0..{LAST_SEED}, got up to {config.seed + config.runs - 1}; use fewer."
+            )
+    except ValueError as error:
+        return fail(error)
+    trials = draw(config.agent, config.trials, np.random.default_rng(config.seed))
+    jobs = [Job(number, settings, task) for number, settings in enumerate(trials) for task in study.tasks()]
+    losses: dict[int, list[float]] = {number: [] for number in range(len(trials))}
+    with Progress([config.agent] * len(jobs), [config.agent] * len(jobs)) as progress:
+        for job, loss in execute(mean_loss, jobs, config.jobs, None):
+            losses[job.trial].append(np.inf if isinstance(loss, str) else loss)  # settings that crash never win
+            progress.advance(config.agent)
+    table = pd.DataFrame.from_records([{"loss": np.mean(losses[n]), **settings} for n, settings in enumerate(trials)])
+    table = table.sort_values("loss", kind="stable")
+    write_csv(table, config.out)
+    print(table.to_string(index=False))
+    print(f"\nbest of {len(trials)}: {trials[int(table.index[0])]}")
+    return 0
+
+
+def draw(agent: str, trials: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Return the settings to try: the defaults, then random ones."""
+    space = SPACES[agent]
+    return [{}] + [
+        {name: values[int(rng.integers(len(values)))] for name, values in space.items()} for _ in range(trials - 1)
+    ]
+
+
+def mean_loss(job: Job) -> float:
+    """Play one run and return its mean loss."""
+    return float(play(job.task, **job.settings).columns["loss"].mean())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

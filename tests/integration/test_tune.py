@@ -1,0 +1,36 @@
+"""The real scripts/tune.py."""
+
+import runpy
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from agents.runner import play
+from habnn_control.study import Study
+
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts/tune.py"))
+
+
+def test_tune_ranks_trials_by_mean_loss(tmp_path, capsys):
+    flags = ["--agent", "a2c", "--trials", "3", "--runs", "2", "--steps", "12", "--jobs", "1"]
+    assert SCRIPT["main"]([*flags, "--out", str(tmp_path / "t.csv")]) == 0
+    table = pd.read_csv(tmp_path / "t.csv")
+    assert table["loss"].is_monotonic_increasing
+    defaults = table[table["gamma"].isna()]["loss"].item()
+    tasks = Study(("a2c",), (100.0,), 2, 12, 0).tasks()
+    assert defaults == pytest.approx(sum(play(task).columns["loss"].mean() for task in tasks) / 2)
+    assert "best of 3" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("agent", ["a2c", "ppo", "sac", "td3"])
+def test_tune_space_is_accepted_by_the_agent(agent):
+    import numpy as np
+
+    (_, settings) = SCRIPT["draw"](agent, 2, np.random.default_rng(0))
+    assert len(play(Study((agent,), (100.0,), 1, 20, 0).tasks()[0], **settings).columns["loss"]) == 20
+
+
+def test_tune_refuses_the_seeds_of_reported_comparisons(tmp_path, capsys):
+    assert SCRIPT["main"](["--seed", "48", "--runs", "3", "--out", str(tmp_path / "t.csv")]) == 2
+    assert "seeds must be in 0..49, got up to 50" in capsys.readouterr().err
