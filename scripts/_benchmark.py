@@ -28,7 +28,7 @@ def best_times(tasks: Mapping[str, Callable[[], int]], repeats: int) -> dict[str
     Parameters
     ----------
     tasks : mapping of str to callable
-        Each does a few milliseconds of work and returns how many units it did.
+        Each does some milliseconds of work and returns how many units it did.
     repeats : int
         Number of rounds, after one that only warms up.
     """

@@ -7,7 +7,7 @@ from _benchmark import Result, best_times  # type: ignore[import-not-found]
 import envs  # noqa: F401 (registers IndustrialBenchmark-v0)
 from envs.siemens import load_ids
 
-ID, SETPOINT, N_PLANTS, N_STEPS = "IndustrialBenchmark-v0", 100.0, 1024, 100
+ID, SETPOINT, N_PLANTS, N_STEPS = "IndustrialBenchmark-v0", 100.0, 1024, 300
 BARS = {"single": 5.0, "vector": 300.0}
 
 
