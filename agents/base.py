@@ -117,16 +117,10 @@ class Agent(ABC):
         action : array
         state : any
         """
-        observation = np.asarray(observation)
-        shape = self.env.observation_space.shape
-        if observation.shape == shape:
+        observation = self._checked(observation)
+        if observation.shape == self.env.observation_space.shape:
             return self._act(observation, deterministic=deterministic), state
-        if observation.shape[1:] == shape:
-            return np.stack([self._act(row, deterministic=deterministic) for row in observation]), state
-        raise ValueError(
-            f"{self.name}: observation must have shape {shape} or (n, *{shape}), got {observation.shape}; "
-            "pass what env.reset or env.step returned."
-        )
+        return np.stack([self._act(row, deterministic=deterministic) for row in observation]), state
 
     def save(self, path: str | Path) -> None:
         """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back."""
@@ -145,6 +139,18 @@ class Agent(ABC):
     def setting_names(cls) -> list[str]:
         """Names of the settings that `agents.make` accepts for this agent."""
         return keyword_names(cls.__init__)
+
+    def _checked(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Return an observation or a batch of them as an array; raise unless it is finite and of the right shape."""
+        observation = np.asarray(observation)
+        shape = self.env.observation_space.shape or ()
+        if observation.shape not in (shape, (len(observation), *shape)):
+            wish, found = f"shape {shape} or {('n', *shape)}", str(observation.shape)
+        elif not np.isfinite(observation).all():
+            wish, found = "finite values", str(observation)
+        else:
+            return observation
+        raise ValueError(f"{self.name}: observation must have {wish}, got {found}; pass what the environment returned.")
 
     @abstractmethod
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:

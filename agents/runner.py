@@ -58,7 +58,7 @@ def check_setpoint(setpoint: float) -> None:
     """Raise unless the plant has this setpoint."""
     if not 0.0 <= setpoint <= 100.0:
         nearest = min(max(0.0, setpoint), 100.0)  # in this order NaN becomes 0
-        raise ValueError(f"setpoint must be in 0..100, got {setpoint:g}; the nearest is {nearest:g}.")
+        raise ValueError(f"plant: setpoint must be in 0..100, got {setpoint:g}; the nearest is {nearest:g}.")
 
 
 def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:

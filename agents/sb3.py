@@ -5,7 +5,6 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import gymnasium as gym
@@ -41,7 +40,7 @@ class SB3Agent(Agent):
         Scale observations and rewards by their running mean and variance (SB3's VecNormalize).
     action_noise : float, optional
         Standard deviation of Gaussian exploration noise, for TD3 and SAC.
-    tensorboard : str or Path, optional
+    tensorboard : str, optional
         Folder for TensorBoard logs.
     **settings
         Arguments of the SB3 class.
@@ -56,7 +55,7 @@ class SB3Agent(Agent):
         seed: int = 0,
         normalise: bool = False,
         action_noise: float | None = None,
-        tensorboard: str | Path | None = None,
+        tensorboard: str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(env, seed=seed)
@@ -76,7 +75,7 @@ class SB3Agent(Agent):
             vector if self._normaliser is None else self._normaliser,
             seed=seed,
             device="cpu",
-            tensorboard_log=None if tensorboard is None else str(tensorboard),
+            tensorboard_log=tensorboard,
             **settings,
         )
 
@@ -126,6 +125,7 @@ class SB3Agent(Agent):
         deterministic: bool = True,
     ) -> tuple[Action, State]:
         """Choose the action for one observation or a batch; see `Agent.predict`."""
+        observation = self._checked(observation)
         if self._normaliser is not None:
             observation = self._normaliser.normalize_obs(observation)
         action, state = self.model.predict(observation, state, episode_start, deterministic)

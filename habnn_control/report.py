@@ -21,7 +21,7 @@ from habnn_control.plotting import (
     steerings_figure,
 )
 from habnn_control.study import read_study, read_tables, write_csv
-from habnn_control.summary import headline, summarise
+from habnn_control.summary import ALL_SETPOINTS, headline, headline_setpoint, summarise
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8881; }
@@ -106,7 +106,8 @@ def _page(
     studies = [(Path(folder), read_study(folder)) for folder in folders]
     steps = max(study.steps for _, study in studies)
     last = str(summary["window"].iloc[-1])
-    whose = "over all setpoints" if losses["setpoint"].nunique() > 1 else f"at setpoint {losses['setpoint'].iloc[0]:g}"
+    setpoint = headline_setpoint(summary)
+    whose = "over all setpoints" if setpoint == ALL_SETPOINTS else f"at setpoint {setpoint}"
     notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(losses, steps))
     steering = "".join(
         _figure(*svgs, f"Mean velocity, gain and shift with 95 % intervals at setpoint {name.partition('-')[2]}.")
@@ -187,9 +188,8 @@ def _table(table: pd.DataFrame, caption: str) -> str:
 def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
     if comparisons.empty:
         return pd.DataFrame({"agent": []})
-    chosen = comparisons[
-        (comparisons["setpoint"] == comparisons["setpoint"].iloc[-1]) & (comparisons["window"] == window)
-    ]
+    of_setpoint = comparisons["setpoint"] == headline_setpoint(comparisons)
+    chosen = comparisons[of_setpoint & (comparisons["window"] == window)]
     agents = list(chosen["agent"].unique())
     wins = {(row["agent"], row["other"]): f"{row['p_better']:.2f}" for _, row in chosen.iterrows()}
     rows = [{"agent": agent, **{other: wins.get((agent, other), "") for other in agents}} for agent in agents]

@@ -13,14 +13,15 @@ from habnn_control.statistics import Estimate, improvement_estimate, iqm_estimat
 WINDOWS = ((1, 60), (61, 100), (101, 200), (201, 300), (901, 1000))
 ALL_SETPOINTS = "all"
 NOOP, ORACLE = "noop", "oracle"  # the ends of the score
+NOTHING = Estimate(np.nan, np.nan, np.nan)
 
 Array = NDArray[np.float64]
 
 
 class Curves(NamedTuple):
-    """One quantity of one agent at one setpoint: `values` has shape (runs, steps), `runs` the number of each run."""
+    """One quantity of one agent at one setpoint: `values` has shape (runs, steps), `seeds` those of the environment."""
 
-    runs: NDArray[np.int64]
+    seeds: NDArray[np.int64]
     values: Array
 
 
@@ -31,9 +32,9 @@ def curves_of(losses: pd.DataFrame, column: str = "loss") -> CurvesOf:
     """Return the curves of every agent at every setpoint from tidy losses in canonical order."""
     curves = {}
     for _, rows in losses.groupby(["agent", "setpoint"], sort=False):
-        runs = rows["run"].unique()
+        seeds = rows["seed"].unique()
         key = str(rows["agent"].iloc[0]), float(rows["setpoint"].iloc[0])
-        curves[key] = Curves(runs, rows[column].to_numpy().reshape(len(runs), -1))
+        curves[key] = Curves(seeds, rows[column].to_numpy().reshape(len(seeds), -1))
     return curves
 
 
@@ -88,9 +89,9 @@ def summarise(losses: pd.DataFrame, timings: pd.DataFrame) -> tuple[pd.DataFrame
 def headline(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the short table people look at first, as text: mean loss per window with its 95 % interval.
 
-    Over all setpoints together where there are several.
+    It is about the setpoint that `headline_setpoint` names.
     """
-    chosen = summary[summary["setpoint"] == summary["setpoint"].iloc[-1]]
+    chosen = summary[summary["setpoint"] == headline_setpoint(summary)]
     rows = []
     for _, windows in chosen.groupby("agent", sort=False):
         last = windows.iloc[-1]
@@ -101,7 +102,13 @@ def headline(summary: pd.DataFrame) -> pd.DataFrame:
         if "score" in chosen:
             row[f"score {last['window']}"] = _with_interval(last, "score", 2)
         rows.append(row | {"ms/decision": f"{last['decision_ms']:.2f}"})
-    return pd.DataFrame.from_records(rows)
+    return pd.DataFrame.from_records(rows).fillna("")
+
+
+def headline_setpoint(table: pd.DataFrame) -> str:
+    """Return the setpoint to look at first in a summary or in comparisons: all together where there are several."""
+    setpoints = table["setpoint"].unique()
+    return ALL_SETPOINTS if ALL_SETPOINTS in setpoints else str(setpoints[0])
 
 
 def _with_interval(row: "pd.Series[Any]", name: str, digits: int) -> str:
@@ -115,7 +122,7 @@ def _window_means(curves: CurvesOf, agent: str, group: list[float], first: int, 
     mine = [curves.get((agent, setpoint)) for setpoint in group]
     if any(item is None or item.values.shape[1] < last for item in mine):
         return []
-    return [Curves(item.runs, item.values[:, first - 1 : last].mean(axis=1)) for item in mine if item is not None]
+    return [Curves(item.seeds, item.values[:, first - 1 : last].mean(axis=1)) for item in mine if item is not None]
 
 
 def _describe(present: dict[str, list[Curves]], agent: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -123,8 +130,11 @@ def _describe(present: dict[str, list[Curves]], agent: str, rng: np.random.Gener
     row: dict[str, Any] = {"runs": sum(map(len, strata))}
     row |= _columns("mean", mean_estimate(strata, rng)) | _columns("iqm", iqm_estimate(strata, rng))
     if NOOP in present and ORACLE in present:
-        mine, noop, oracle = _paired([present[name] for name in (agent, NOOP, ORACLE)])
-        row |= _columns("score", score_estimate(mine, noop, oracle, rng))
+        score = NOTHING
+        if paired := _paired([present[name] for name in (agent, NOOP, ORACLE)]):
+            mine, noop, oracle = paired
+            score = score_estimate(mine, noop, oracle, rng)
+        row |= _columns("score", score)
     return row
 
 
@@ -133,17 +143,21 @@ def _compare(present: dict[str, list[Curves]], rng: np.random.Generator) -> Iter
         for other, theirs in present.items():
             if agent != other:
                 improvement = improvement_estimate([s.values for s in mine], [s.values for s in theirs], rng)
-                pairs = zip(*_paired([mine, theirs]), strict=True)
-                difference = mean_estimate([a - b for a, b in pairs], rng)
+                paired = _paired([mine, theirs])
+                differences = [a - b for a, b in zip(*paired, strict=True)]
+                difference = mean_estimate(differences, rng) if paired else NOTHING
                 columns = _columns("p_better", improvement) | _columns("difference", difference)
                 yield {"agent": agent, "other": other} | columns
 
 
 def _paired(agents: Sequence[list[Curves]]) -> list[list[Array]]:
-    """Return the strata of several agents, cut down to the runs that all of them have."""
-    common = [reduce(np.intersect1d, [item.runs for item in stratum]) for stratum in zip(*agents, strict=True)]
+    """Return the strata of several agents, cut down to the seeds that all of them met; nothing if there are none."""
+    common = [reduce(np.intersect1d, [item.seeds for item in stratum]) for stratum in zip(*agents, strict=True)]
+    if any(seeds.size == 0 for seeds in common):
+        return []
     return [
-        [item.values[np.isin(item.runs, runs)] for item, runs in zip(strata, common, strict=True)] for strata in agents
+        [item.values[np.isin(item.seeds, seeds)] for item, seeds in zip(strata, common, strict=True)]
+        for strata in agents
     ]
 
 

@@ -51,12 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"\nStopped. Finished runs are in {config.out}; the same command goes on from there.", file=sys.stderr)
         return 130
-    write_meta(config.out, command(), perf_counter() - start, **asdict(config))
-    summary, page = write_report([config.out])
-    print(headline(summary).to_string(index=False))
-    print(f"\nreport: {page.resolve()}")
+    finally:
+        write_meta(config.out, command(), perf_counter() - start, **asdict(config))
     for failure in failures:
         print(describe(failure), file=sys.stderr)
+    if len(failures) < len(study.tasks()):
+        summary, page = write_report([config.out])
+        print(headline(summary).to_string(index=False))
+        print(f"\nreport: {page.resolve()}")
     return 1 if failures else 0
 
 

@@ -141,6 +141,18 @@ def test_compare_refuses_bad_input_in_one_line(tmp_path, wrong, message, capsys)
     assert not (tmp_path / "x").exists()
 
 
+def test_compare_reports_a_run_that_cannot_be_stored_and_exits_with_an_error(tmp_path, capsys):
+    main("compare.py", *flags(tmp_path / "x", "noop", runs=3))
+    victim = tmp_path / "x/runs/noop/40/0001.run"
+    victim.unlink()
+    victim.mkdir()  # a name that no file can take
+    assert main("compare.py", *flags(tmp_path / "x", "noop", runs=3)) == 1
+    seen = capsys.readouterr()
+    assert "failed: agent noop, setpoint 40, run 1, seed 1: not stored" in seen.err
+    assert "report:" in seen.out
+    assert len(pd.read_csv(tmp_path / "x/losses.csv")) == 30
+
+
 STOPPED = {"agents": "noop random", "runs": 20, "steps": 2000, "jobs": 2}
 
 

@@ -167,9 +167,17 @@ def test_predict_batch_has_one_action_a_row(plant, name):
     assert all(plant.action_space.contains(row) for row in batch)
 
 
-def test_predict_raises_on_wrong_shape(plant):
-    with pytest.raises(ValueError, match=r"noop: observation must have shape \(6,\).*got \(5,\)"):
-        agents.make("noop", plant).predict(np.zeros(5))
+@pytest.mark.parametrize("name", ["noop", "a2c"])
+def test_predict_raises_on_wrong_shape(plant, name):
+    with pytest.raises(ValueError, match=rf"{name}: observation must have shape \(6,\) or .*, got \(5,\)"):
+        agents.make(name, plant).predict(np.zeros(5))
+
+
+@pytest.mark.parametrize("name", ["hold", "a2c"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_predict_raises_on_observation_that_is_not_finite(plant, name, bad):
+    with pytest.raises(ValueError, match=f"{name}: observation must have finite values, got"):
+        agents.make(name, plant).predict(np.array([100.0, 50.0, bad, 50.0, 0.0, 0.0]))
 
 
 @pytest.mark.parametrize("name", ["noop", "random", "hold"])

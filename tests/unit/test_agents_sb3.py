@@ -130,7 +130,7 @@ def test_baseline_set_env_moves_on():
 def test_baseline_tensorboard_writes_loss_and_training(tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    agents.make("sac", new_env(), seed=1, tensorboard=tmp_path, learning_starts=5).learn(40)
+    agents.make("sac", new_env(), seed=1, tensorboard=str(tmp_path), learning_starts=5).learn(40)
     (folder,) = tmp_path.iterdir()
     events = EventAccumulator(str(folder))
     events.Reload()

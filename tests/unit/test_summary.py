@@ -85,11 +85,19 @@ def test_summarise_comparisons_hold_paired_differences(tables):
 
 def test_summarise_pairs_only_runs_that_both_have(tables):
     losses, timings = tables
-    crippled = losses[~((losses["agent"] == "noop") & (losses["run"] == 4))]
+    crippled = losses[~((losses["agent"] == "noop") & (losses["seed"] == 4))]
     summary, comparisons = summarise(crippled, timings)
     assert summary.set_index(["agent", "setpoint", "window"]).loc[("noop", "all", "1-60"), "runs"] == 8
     rows = comparisons.set_index(["agent", "other", "setpoint", "window"])
     assert rows.loc[("sac", "noop", "100", "1-60"), "difference"] == pytest.approx(-20.0)
+
+
+def test_summarise_of_agents_that_met_other_seeds_has_no_paired_difference(tables):
+    losses, timings = tables
+    moved = losses.assign(seed=losses["seed"] + 100 * (losses["agent"] == "sac"))
+    rows = summarise(moved, timings)[1].set_index(["agent", "other", "setpoint", "window"])
+    assert np.isnan(rows.loc[("sac", "noop", "100", "1-60"), "difference"])
+    assert rows.loc[("noop", "oracle", "100", "1-60"), "difference"] == pytest.approx(100.0)
 
 
 def test_summarise_leaves_out_an_agent_that_did_not_play_a_setpoint(tables):
