@@ -1,0 +1,263 @@
+"""Planners: search the sequence of actions that minimises an objective.
+
+An objective takes candidate sequences (n, horizon, n_actions) and returns their costs (n,). A cost that is not finite
+counts as infinite: such a candidate never wins, and the plan tells how many there were.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+Objective = Callable[[Array], Array]
+
+
+class Plan(NamedTuple):
+    """The best sequence found.
+
+    Attributes
+    ----------
+    actions : array, shape (horizon, n_actions)
+        The best sequence that was tried.
+    cost : float
+        Its cost; infinite if no candidate had a finite one.
+    mean : array, shape (horizon, n_actions)
+        Centre of the search when it ended; the next plan starts there, one step on.
+    elites : array, shape (k, horizon, n_actions)
+        Runners-up, best first, that the next plan tries again, one step on.
+    rejected : int
+        Candidates whose cost was not finite.
+    """
+
+    actions: Array
+    cost: float
+    mean: Array
+    elites: Array
+    rejected: int
+
+
+def coloured_noise(rng: np.random.Generator, n: int, horizon: int, n_actions: int, exponent: float) -> Array:
+    """Draw noise of unit variance whose power falls with frequency^-exponent, shape (n, horizon, n_actions).
+
+    0 is white; 2 and more move slowly, as actuators do, and get farther from the start than white noise.
+    """
+    white = rng.standard_normal((n, n_actions, horizon))
+    frequency = np.maximum(np.abs(np.fft.fftfreq(horizon)), 1 / horizon)  # the constant part counts as the slowest wave
+    amplitude = frequency ** (-exponent / 2)
+    amplitude /= np.sqrt(np.mean(amplitude**2))
+    spectrum = np.fft.rfft(white, axis=-1) * amplitude[: horizon // 2 + 1]
+    return np.ascontiguousarray(np.moveaxis(np.fft.irfft(spectrum, n=horizon, axis=-1), -1, 1))
+
+
+@dataclass(frozen=True)
+class Planner(ABC):
+    """What all planners share.
+
+    Parameters
+    ----------
+    n_candidates : int
+        Sequences tried in each iteration.
+    n_iterations : int
+        Rounds of trying.
+    colour : float
+        Exponent of the noise that makes candidates; see `coloured_noise`.
+    spread : float
+        Standard deviation of the first candidates, in half ranges of the actions.
+    """
+
+    n_candidates: int = 100
+    n_iterations: int = 3
+    colour: float = 2.0
+    spread: float = 0.6
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        for field, least in (("n_candidates", 2), ("n_iterations", 1)):
+            value = getattr(self, field)
+            if not (isinstance(value, int) and value >= least):
+                raise ValueError(
+                    f"{name}: {field} must be a whole number of at least {least}, got {value!r}; raise it."
+                )
+        if not (0 <= self.colour < inf and 0 < self.spread < inf):
+            raise ValueError(
+                f"{name}: colour and spread must be finite and not negative, got {self.colour} and {self.spread}; "
+                "2 and 0.6 are good starts."
+            )
+
+    def plan(
+        self,
+        objective: Objective,
+        low: ArrayLike,
+        high: ArrayLike,
+        horizon: int,
+        rng: np.random.Generator,
+        previous: Plan | None = None,
+    ) -> Plan:
+        """Search a sequence of `horizon` actions within [low, high].
+
+        Parameters
+        ----------
+        objective : callable
+            Costs (n,) of candidates (n, horizon, n_actions).
+        low, high : array_like, shape (n_actions,)
+            Bounds of the actions; no candidate leaves them.
+        horizon : int
+            Length of the sequence.
+        rng : Generator
+            The only source of chance.
+        previous : Plan, optional
+            The plan of the step before, of the same horizon: the search starts from it, one step on.
+        """
+        search = _Search(objective, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
+        if not (horizon >= 1 and np.all(search.low < search.high) and np.isfinite(search.high - search.low).all()):
+            raise ValueError(
+                f"{type(self).__name__}: horizon must be at least 1 and low < high finite, got {horizon}, {low!r}, "
+                f"{high!r}; pass the bounds of the action space."
+            )
+        centre = np.broadcast_to((search.low + search.high) / 2, (horizon, len(search.low)))
+        mean = centre if previous is None else _one_step_on(previous.mean, centre[0])
+        warm = np.empty((0, *centre.shape))
+        if previous is not None:
+            warm = np.stack([_one_step_on(actions, centre[0]) for actions in (previous.actions, *previous.elites)])
+        return self._search(search, mean, np.concatenate([centre[None], warm]), rng)
+
+    def _candidates(self, mean: Array, std: Array, extra: Array, rng: np.random.Generator) -> Array:
+        """Return noisy copies of the mean, the first ones replaced by the mean itself and the extra sequences."""
+        horizon, n_actions = mean.shape
+        candidates = mean + std * coloured_noise(rng, self.n_candidates, horizon, n_actions, self.colour)
+        given = np.concatenate([mean[None], extra])[: self.n_candidates]
+        candidates[: len(given)] = given
+        return candidates
+
+    @abstractmethod
+    def _search(self, search: "_Search", mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
+        """Minimise, starting from `mean` and trying the `extra` sequences too."""
+
+
+class _Search:
+    """One run of a planner: evaluates candidates within the bounds and remembers the best."""
+
+    def __init__(self, objective: Objective, low: Array, high: Array) -> None:
+        self.objective, self.low, self.high = objective, low, high
+        self.half_range = (high - low) / 2
+        self.best: Array | None = None
+        self.best_cost = inf
+        self.rejected = 0
+
+    def evaluate(self, candidates: Array) -> tuple[Array, Array]:
+        """Clip the candidates, return them and their costs, both sorted with the best first."""
+        candidates = np.clip(candidates, self.low, self.high)
+        costs = np.asarray(self.objective(candidates), dtype=np.float64)
+        if costs.shape != (len(candidates),):
+            raise ValueError(
+                f"objective must return one cost a candidate, shape ({len(candidates)},), got {costs.shape}; fix it."
+            )
+        bad = ~np.isfinite(costs)
+        self.rejected += int(bad.sum())
+        costs = np.where(bad, inf, costs)
+        order = np.argsort(costs, kind="stable")
+        candidates, costs = candidates[order], costs[order]
+        if self.best is None or costs[0] < self.best_cost:
+            self.best, self.best_cost = candidates[0].copy(), float(costs[0])
+        return candidates, costs
+
+    def result(self, mean: Array, elites: Array) -> Plan:
+        assert self.best is not None
+        return Plan(self.best, self.best_cost, np.clip(mean, self.low, self.high), elites.copy(), self.rejected)
+
+
+def _one_step_on(actions: Array, last: Array) -> Array:
+    """Drop the first action, which has been played, and append one for the new last step."""
+    return np.concatenate([actions[1:], last[None]])
+
+
+@dataclass(frozen=True)
+class ICEM(Planner):
+    """Improved cross-entropy method (Pinneri et al., 2020): coloured noise, elites kept and shifted, best-seen action.
+
+    Differs: the number of candidates does not fall with the iterations.
+
+    Parameters
+    ----------
+    n_elites : int
+        Best candidates that shape the next iteration.
+    n_kept : int
+        Elites that are tried again in the next iteration and, shifted, in the next plan.
+    least_spread : float
+        Standard deviation the search never goes below, in half ranges.
+    momentum : float
+        Share of the old mean and spread in the new.
+    """
+
+    n_elites: int = 10
+    n_kept: int = 3
+    least_spread: float = 0.05
+    momentum: float = 0.1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.n_kept <= self.n_elites <= self.n_candidates:
+            raise ValueError(
+                f"ICEM: 1 <= n_kept <= n_elites <= n_candidates must hold, got {self.n_kept}, {self.n_elites}, "
+                f"{self.n_candidates}; lower the first two."
+            )
+
+    def _search(self, search: _Search, mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
+        std = np.broadcast_to(self.spread * search.half_range, mean.shape)
+        for _ in range(self.n_iterations):
+            candidates, costs = search.evaluate(self._candidates(mean, std, extra, rng))
+            elites = candidates[: self.n_elites][np.isfinite(costs[: self.n_elites])]
+            if len(elites):
+                keep = self.momentum
+                mean = keep * mean + (1 - keep) * elites.mean(axis=0)
+                std = np.maximum(keep * std + (1 - keep) * elites.std(axis=0), self.least_spread * search.half_range)
+            extra = elites[: self.n_kept]
+        return search.result(mean, extra)
+
+
+@dataclass(frozen=True)
+class MPPI(Planner):
+    """Model predictive path integral control: the mean of all candidates, weighted by exp(-cost / temperature).
+
+    Parameters
+    ----------
+    temperature : float
+        In standard deviations of the candidates' costs.
+    """
+
+    temperature: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.temperature < inf:
+            raise ValueError(f"MPPI: temperature must be positive, got {self.temperature}; 0.3 is a good start.")
+
+    def _search(self, search: _Search, mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
+        std = np.broadcast_to(self.spread * search.half_range, mean.shape)
+        for _ in range(self.n_iterations):
+            candidates, costs = search.evaluate(self._candidates(mean, std, extra, rng))
+            finite = np.isfinite(costs)
+            if finite.any():
+                unit = max(float(costs[finite].std()), np.finfo(np.float64).tiny)
+                weight = np.exp(-(costs[finite] - costs[0]) / (self.temperature * unit))
+                mean = np.tensordot(weight / weight.sum(), candidates[finite], axes=1)
+        search.evaluate(mean[None])
+        return search.result(mean, candidates[:0])
+
+
+@dataclass(frozen=True)
+class RandomShooting(Planner):
+    """The best of many random sequences, drawn around the middle of the range in every iteration."""
+
+    def _search(self, search: _Search, mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
+        centre = np.broadcast_to((search.low + search.high) / 2, mean.shape)
+        std = np.broadcast_to(self.spread * search.half_range, mean.shape)
+        for _ in range(self.n_iterations):
+            search.evaluate(self._candidates(centre, std, extra, rng))
+        assert search.best is not None
+        return search.result(search.best, extra[:0])
