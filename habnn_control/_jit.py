@@ -20,9 +20,10 @@ def _stamp() -> str:
 _STAMP = _stamp()
 
 
-def _compiler(*fastmath: str) -> Callable[[F], F]:
+def _compiler(*fastmath: str, inline: bool = False) -> Callable[[F], F]:
     def compile_lazily(function: F) -> F:
-        dispatcher: Any = njit(cache=True, fastmath=set(fastmath), error_model="numpy")(function)
+        options = {"cache": True, "fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
+        dispatcher: Any = njit(**options)(function)
         # Numba looks at a kernel's own file only: without this, an upgrade that changes a kernel in another file would
         # go on running the old machine code.
         dispatcher._cache._cache_file._source_stamp = _STAMP
@@ -32,6 +33,11 @@ def _compiler(*fastmath: str) -> Callable[[F], F]:
 
 
 # Sums may be reordered into vector lanes; NaN and infinity keep their meaning.
-kernel = _compiler("reassoc", "contract", "nsz")
+_REORDERED = ("reassoc", "contract", "nsz")
+kernel = _compiler(*_REORDERED)
 # Every operation as written, for code that relies on how it rounds.
 exact_kernel = _compiler()
+# Copied into their callers: a call would keep the loop around it out of the vector lanes. The exact one may fuse a
+# product with a sum, which rounds once instead of twice.
+inlined_kernel = _compiler(*_REORDERED, inline=True)
+inlined_exact_kernel = _compiler("contract", inline=True)

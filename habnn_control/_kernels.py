@@ -10,70 +10,95 @@ from math import isfinite
 
 import numpy as np
 
-from habnn_control._jit import Floats, exact_kernel, kernel
-from habnn_control._rectifier import SCRATCH_SHAPE, TINY, dof_polynomials, rectify
+from habnn_control._jit import Floats, exact_kernel, inlined_kernel, kernel
+from habnn_control._rectifier import (
+    BLOCK,
+    COV,
+    MEAN,
+    MU,
+    SCRATCH_SHAPE,
+    TAU2,
+    TINY,
+    VAR,
+    dof_polynomials,
+    rectify_block,
+    whole_lanes,
+)
 from habnn_control._tails import X_ORDER
 
 NARROW = 4  # a layer with fewer neurons is worked along its inputs
 SMALLEST_SHARE = 1e-16  # of a squared scale that one update can leave: less cannot be told from rounding
 
 # Rows of the workspace of one layer: moments of its inputs z and pre-activations a, and their changes by the data.
-Z_MEAN, Z_VAR, A_MEAN, A_SCALE, CROSS, A_STEP, A_POST, FACTOR, Z_STEP, Z_PRIOR, Z_POST = range(11)
-N_ROWS = 11
+Z_MEAN, Z_VAR, A_MEAN, A_SCALE, CROSS, A_STEP, A_POST, INVERSE, FACTOR, CHANGE, Z_STEP, Z_PRIOR, Z_POST = range(13)
+N_ROWS = 13
+
+# Masks that change no size or place that fits in memory. They tell the compiler that an index is not negative: else it
+# tests each for counting from the end, and the loop stays out of the vector lanes. Slices would tell it too, but each
+# costs a locked reference count.
+SIZE, PLACE = 2**28 - 1, 2**58 - 1
 
 
-@kernel
-def _forward_diagonal(loc: Floats, scale: Floats, shape: Floats, work: Floats, v: float) -> None:
+@inlined_kernel
+def _layout(shapes: Floats, layer: int) -> tuple[int, int, int, int]:
+    """Return a layer's n_in and n_out, and where it starts in loc and in scale."""
+    return shapes[layer, 0] & SIZE, shapes[layer, 1] & SIZE, shapes[layer, 2] & PLACE, shapes[layer, 3] & PLACE
+
+
+@inlined_kernel
+def _forward_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, v: float) -> None:
     """Sum locations and squared scales over a layer's inputs, one squared scale a weight."""
-    n_in, n_out, at = shape[0], shape[1], shape[2]
-    z_mean, z_var, a_mean, a_scale = work[Z_MEAN], work[Z_VAR], work[A_MEAN], work[A_SCALE]
+    n_in, n_out, at, _ = _layout(shapes, layer)
     to_scale = 1.0 - 2.0 * v
     if n_out < NARROW:
         for i in range(n_out):
             mean = spread = 0.0
             for j in range(n_in):
-                w, m = loc[at + j * n_out + i], z_mean[j]
+                w, s = loc[at + j * n_out + i], scale[at + j * n_out + i]
+                m, var = work[layer, Z_MEAN, j], work[layer, Z_VAR, j]
                 mean += w * m
-                spread += w * w * to_scale * z_var[j] + scale[at + j * n_out + i] * (m * m + z_var[j])
-            a_mean[i], a_scale[i] = mean, spread
+                spread += w * w * to_scale * var + s * (m * m + var)
+            work[layer, A_MEAN, i], work[layer, A_SCALE, i] = mean, spread
         return
     for i in range(n_out):
-        a_mean[i] = a_scale[i] = 0.0
+        work[layer, A_MEAN, i] = work[layer, A_SCALE, i] = 0.0
     for j in range(n_in):
-        m, part, square = z_mean[j], z_var[j] * to_scale, z_mean[j] ** 2 + z_var[j]
-        w, s = loc[at + j * n_out : at + (j + 1) * n_out], scale[at + j * n_out : at + (j + 1) * n_out]
+        m, var = work[layer, Z_MEAN, j], work[layer, Z_VAR, j]
+        part, square = var * to_scale, m * m + var
         for i in range(n_out):
-            a_mean[i] += w[i] * m
-            a_scale[i] += w[i] * w[i] * part + s[i] * square
+            w, s = loc[at + j * n_out + i], scale[at + j * n_out + i]
+            work[layer, A_MEAN, i] += w * m
+            work[layer, A_SCALE, i] += w * w * part + s * square
 
 
-@kernel
-def _forward_full(loc: Floats, scale: Floats, shape: Floats, work: Floats, v: float, products: Floats) -> None:
+@inlined_kernel
+def _forward_full(
+    loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, v: float, products: Floats
+) -> None:
     """Sum locations and squared scales over a layer's inputs, one scale matrix S a neuron; S z goes to `products`."""
-    n_in, n_out, at_loc, at_scale = shape[0], shape[1], shape[2], shape[3]
-    z_mean, z_var = work[Z_MEAN], work[Z_VAR]
+    n_in, n_out, at_loc, at_scale = _layout(shapes, layer)
     for i in range(n_out):
         mean = spread = 0.0
         for j in range(n_in):
-            start = at_scale + (i * n_in + j) * n_in
-            row = scale[start : start + n_in]
+            row = (at_scale + (i * n_in + j) * n_in) & PLACE
             product = 0.0
             for jj in range(n_in):
-                product += row[jj] * z_mean[jj]
+                product += scale[row + jj] * work[layer, Z_MEAN, jj]
             products[at_loc + i * n_in + j] = product
-            w = loc[at_loc + j * n_out + i]
-            mean += w * z_mean[j]
-            spread += product * z_mean[j] + (row[j] + w * w * (1.0 - 2.0 * v)) * z_var[j]
-        work[A_MEAN, i], work[A_SCALE, i] = mean, max(spread, 0.0)
+            w, m = loc[at_loc + j * n_out + i], work[layer, Z_MEAN, j]
+            mean += w * m
+            spread += product * m + (scale[row + j] + w * w * (1.0 - 2.0 * v)) * work[layer, Z_VAR, j]
+        work[layer, A_MEAN, i], work[layer, A_SCALE, i] = mean, max(spread, 0.0)
 
 
-@kernel
+@inlined_kernel
 def _forward(
     loc: Floats,
     scale: Floats,
     shapes: Floats,
-    gains: Floats,
-    x: Floats,
+    per_layer: Floats,
+    inputs: Floats,
+    n: int,
     v: float,
     slope: float,
     poly: Floats,
@@ -81,176 +106,185 @@ def _forward(
     products: Floats,
     scratch: Floats,
 ) -> None:
-    """Pass one input through all layers, keeping each layer's moments in `work`."""
-    for j in range(x.size):
-        work[0, Z_MEAN, j] = x[j]
+    """Pass input n through all layers, keeping each layer's moments in `work`."""
+    for j in range(inputs.shape[1]):
+        work[0, Z_MEAN, j] = inputs[n, j]
         work[0, Z_VAR, j] = 0.0
     for layer in range(len(shapes)):
-        n_in, n_out, gain = shapes[layer, 0], shapes[layer, 1], gains[layer]
-        here = work[layer]
-        here[Z_MEAN, n_in - 1] = 1.0
-        here[Z_VAR, n_in - 1] = 0.0
+        n_in, n_out, _, _ = _layout(shapes, layer)
+        gain = per_layer[0, layer]
+        work[layer, Z_MEAN, n_in - 1] = 1.0
+        work[layer, Z_VAR, n_in - 1] = 0.0
         if products.size > 0:
-            _forward_full(loc, scale, shapes[layer], here, v, products)
+            _forward_full(loc, scale, shapes, layer, work, v, products)
         else:
-            _forward_diagonal(loc, scale, shapes[layer], here, v)
-        a_mean, a_scale = here[A_MEAN, :n_out], here[A_SCALE, :n_out]
+            _forward_diagonal(loc, scale, shapes, layer, work, v)
         for i in range(n_out):
-            a_mean[i] *= gain
-            a_scale[i] *= gain * gain
+            work[layer, A_MEAN, i] *= gain
+            work[layer, A_SCALE, i] *= gain * gain
         if layer + 1 < len(shapes):
-            z_mean, z_var = work[layer + 1, Z_MEAN, :n_out], work[layer + 1, Z_VAR, :n_out]
-            rectify(a_mean, a_scale, v, slope, poly, z_mean, z_var, here[CROSS, :n_out], scratch)
+            _activate(n_out, layer, v, slope, poly, work, scratch)
 
 
-@kernel
-def _can_learn(work: Floats, shapes: Floats, y: Floats) -> bool:
+@inlined_kernel
+def _activate(n_out: int, layer: int, v: float, slope: float, poly: Floats, work: Floats, scratch: Floats) -> None:
+    """Turn a layer's pre-activations into the next layer's inputs, block by block."""
+    for start in range(0, n_out, BLOCK):
+        n = whole_lanes(min(BLOCK, n_out - start))
+        for i in range(n):
+            scratch[MU + i] = work[layer, A_MEAN, start + i]
+            scratch[TAU2 + i] = work[layer, A_SCALE, start + i]
+        rectify_block(n, v, slope, poly, scratch)
+        for i in range(n):
+            work[layer + 1, Z_MEAN, start + i] = scratch[MEAN + i]
+            work[layer + 1, Z_VAR, start + i] = scratch[VAR + i]
+            work[layer, CROSS, start + i] = scratch[COV + i]
+
+
+@inlined_kernel
+def _can_learn(work: Floats, shapes: Floats, targets: Floats, n: int) -> bool:
     """Tell whether all pre-activations and the squared errors are finite numbers."""
     total = 0.0
     for layer in range(len(shapes)):
         for i in range(shapes[layer, 1]):
             total += abs(work[layer, A_MEAN, i]) + work[layer, A_SCALE, i]
-    for i in range(y.size):
-        total += (y[i] - work[len(shapes) - 1, A_MEAN, i]) ** 2
+    for i in range(targets.shape[1]):
+        total += (targets[n, i] - work[len(shapes) - 1, A_MEAN, i]) ** 2
     return isfinite(total)
 
 
-@kernel
-def _posterior_factor(step: float, post: float, prior: float, v: float) -> float:
-    """Return (nu + D) / (nu + 1) with D = (step^2 + post) / prior of one conditioning variable, nu = 1 / v."""
-    return (1.0 + v * (step * step + post) / prior) / (1.0 + v) if prior > 0.0 else 1.0
+@inlined_kernel
+def _posterior_factor(distance: float, v: float) -> float:
+    """Return (nu + D) / (nu + 1), D the squared distance of one conditioning variable, nu = 1 / v."""
+    return (1.0 + v * distance) / (1.0 + v)
 
 
-@kernel
-def _observe(y: Floats, noise: Floats, noise_count: Floats, v: float, work: Floats) -> None:
-    """Condition the output layer on y, and the noise variances on what is left."""
-    for i in range(y.size):
-        prior = work[A_SCALE, i]
-        error = y[i] - work[A_MEAN, i]
-        total = prior + noise[i] * (1.0 - 2.0 * v)
+@inlined_kernel
+def _observe(targets: Floats, n: int, per_output: Floats, v: float, layer: int, work: Floats) -> None:
+    """Condition the output layer on target n, and the noise variances on what is left."""
+    for i in range(targets.shape[1]):
+        noise, count, prior = per_output[0, i], per_output[1, i], work[layer, A_SCALE, i]
+        error = targets[n, i] - work[layer, A_MEAN, i]
+        total = prior + noise * (1.0 - 2.0 * v)
         share = prior / total
-        work[A_STEP, i] = share * error
-        work[A_POST, i] = _posterior_factor(error, 0.0, total, v) * prior * (1.0 - share)
-        if noise_count[i] < np.inf:
+        work[layer, A_STEP, i] = share * error
+        work[layer, A_POST, i] = _posterior_factor(error * error / total, v) * prior * (1.0 - share)
+        if count < np.inf:
             left = (1.0 - share) * error
-            noise_count[i] += 1.0
+            per_output[1, i] = count + 1.0
             # Sample n weighs in proportion to n: what is left of the first ones is the network's error, not noise.
-            noise[i] += 2.0 / (noise_count[i] + 1.0) * (left * left + share * noise[i] - noise[i])
+            per_output[0, i] += 2.0 / (count + 2.0) * (left * left + share * noise - noise)
 
 
-@kernel
-def _sum_over_neurons(loc: Floats, shape: Floats, work: Floats, gain: float) -> float:
-    """Add up what a layer's pre-activations say about each of its inputs; return the layer's summed distance D."""
-    n_in, n_out, at = shape[0], shape[1], shape[2]
-    a_scale, a_step, a_post, inverse = work[A_SCALE], work[A_STEP], work[A_POST], work[FACTOR]
-    z_step, z_prior, z_post = work[Z_STEP], work[Z_PRIOR], work[Z_POST]
-    distance = 0.0
+@inlined_kernel
+def _compare(shapes: Floats, layer: int, work: Floats, gain: float, v: float) -> float:
+    """Work out what the conditioned pre-activations mean for all that lies below; return the layer's summed D."""
+    n_out = shapes[layer, 1]
+    total = 0.0
     for i in range(n_out):
-        inverse[i] = gain / a_scale[i] if a_scale[i] > 0.0 else 0.0
-        distance += (a_step[i] * a_step[i] + a_post[i]) / a_scale[i] if a_scale[i] > 0.0 else 1.0
+        prior, step, post = work[layer, A_SCALE, i], work[layer, A_STEP, i], work[layer, A_POST, i]
+        inverse = 1.0 / prior if prior > 0.0 else 0.0
+        distance = (step * step + post) * inverse if prior > 0.0 else 1.0
+        factor = _posterior_factor(distance, v)
+        work[layer, INVERSE, i] = gain * inverse
+        work[layer, FACTOR, i] = factor
+        work[layer, CHANGE, i] = post - factor * prior
+        total += distance
+    return total
+
+
+@inlined_kernel
+def _sum_over_neurons(loc: Floats, shapes: Floats, layer: int, work: Floats) -> None:
+    """Add up what a layer's pre-activations say about each of its inputs."""
+    n_in, n_out, at, _ = _layout(shapes, layer)
     if n_out < NARROW:
         for j in range(n_in):
-            z_step[j] = z_prior[j] = z_post[j] = 0.0
+            work[layer, Z_STEP, j] = work[layer, Z_PRIOR, j] = work[layer, Z_POST, j] = 0.0
         for i in range(n_out):
-            c, step, prior, post = inverse[i], a_step[i], a_scale[i], a_post[i]
+            inverse, step = work[layer, INVERSE, i], work[layer, A_STEP, i]
+            prior, post = work[layer, A_SCALE, i], work[layer, A_POST, i]
             for j in range(n_in):
-                w = c * loc[at + j * n_out + i]
-                z_step[j] += w * step
-                z_prior[j] += w * w * prior
-                z_post[j] += w * w * post
-        return distance
-    for j in range(n_in):
-        row = loc[at + j * n_out : at + (j + 1) * n_out]
-        step = prior = post = 0.0
-        for i in range(n_out):
-            w = inverse[i] * row[i]
-            step += w * a_step[i]
-            prior += w * w * a_scale[i]
-            post += w * w * a_post[i]
-        z_step[j], z_prior[j], z_post[j] = step, prior, post
-    return distance
-
-
-@kernel
-def _update_inputs(loc: Floats, shape: Floats, here: Floats, before: Floats, gain: float, v: float) -> None:
-    """Condition a layer's inputs on its pre-activations, then the pre-activations they came from."""
-    n_out = shape[1]
-    distance = _sum_over_neurons(loc, shape, here, gain)
-    factor = (1.0 + v * distance) / (1.0 + v * n_out)
-    z_var, z_step, z_prior, z_post = here[Z_VAR], here[Z_STEP], here[Z_PRIOR], here[Z_POST]
-    a_prior, cross, a_step, a_post = before[A_SCALE], before[CROSS], before[A_STEP], before[A_POST]
-    for j in range(shape[0] - 1):
-        prior = z_var[j] * (1.0 - 2.0 * v)
-        step = prior * z_step[j]
-        # Neurons are taken as independent: together they may claim to explain more than there is.
-        post = max(factor * (prior - prior * prior * z_prior[j]) + prior * prior * z_post[j], SMALLEST_SHARE * prior)
-        slope = cross[j] / z_var[j] if z_var[j] > TINY else 0.0
-        kept = max(a_prior[j] - slope * slope * prior, 0.0)
-        spread = (1.0 + v * (step * step + post) / prior) / (1.0 + v) if z_var[j] > TINY else 1.0
-        a_step[j] = slope * step
-        a_post[j] = spread * kept + slope * slope * post
-
-
-@kernel
-def _update_weights(
-    loc: Floats, scale: Floats, shape: Floats, here: Floats, gain: float, v: float, products: Floats
-) -> None:
-    """Condition each neuron's weights on its pre-activation."""
-    n_out = shape[1]
-    prior, step, post, factor = here[A_SCALE], here[A_STEP], here[A_POST], here[FACTOR]
-    for i in range(n_out):  # step and post become the coefficients of S z and of its square
-        inverse = gain / prior[i] if prior[i] > 0.0 else 0.0
-        factor[i] = _posterior_factor(step[i], post[i], prior[i], v)
-        post[i] = (post[i] - factor[i] * prior[i]) * inverse * inverse
-        step[i] *= inverse
-    if products.size > 0:
-        _update_full(loc, scale, shape, step, post, factor, products)
-    else:
-        _update_diagonal(loc, scale, shape, step, post, factor, here[Z_MEAN])
-
-
-@kernel
-def _update_diagonal(
-    loc: Floats, scale: Floats, shape: Floats, step: Floats, post: Floats, factor: Floats, z_mean: Floats
-) -> None:
-    n_in, n_out, at = shape[0], shape[1], shape[2]
-    if n_out < NARROW:
-        for i in range(n_out):
-            a, b, c = step[i], post[i], factor[i]
-            for j in range(n_in):
-                k = at + j * n_out + i
-                s = scale[k]
-                product = s * z_mean[j]
-                loc[k] += a * product
-                scale[k] = max(c * s + b * product * product, SMALLEST_SHARE * s)
+                w = inverse * loc[at + j * n_out + i]
+                work[layer, Z_STEP, j] += w * step
+                work[layer, Z_PRIOR, j] += w * w * prior
+                work[layer, Z_POST, j] += w * w * post
         return
     for j in range(n_in):
-        m = z_mean[j]
-        w, s = loc[at + j * n_out : at + (j + 1) * n_out], scale[at + j * n_out : at + (j + 1) * n_out]
+        step = prior = post = 0.0
         for i in range(n_out):
-            product = s[i] * m
-            w[i] += step[i] * product
-            s[i] = max(factor[i] * s[i] + post[i] * product * product, SMALLEST_SHARE * s[i])
+            w = work[layer, INVERSE, i] * loc[at + j * n_out + i]
+            step += w * work[layer, A_STEP, i]
+            prior += w * w * work[layer, A_SCALE, i]
+            post += w * w * work[layer, A_POST, i]
+        work[layer, Z_STEP, j], work[layer, Z_PRIOR, j], work[layer, Z_POST, j] = step, prior, post
+
+
+@inlined_kernel
+def _update_inputs(loc: Floats, shapes: Floats, layer: int, work: Floats, distance: float, v: float) -> None:
+    """Condition a layer's inputs on its pre-activations, then the pre-activations they came from."""
+    n_in, n_out, _, _ = _layout(shapes, layer)
+    _sum_over_neurons(loc, shapes, layer, work)
+    factor = (1.0 + v * distance) / (1.0 + v * n_out)
+    to_scale = 1.0 - 2.0 * v
+    for j in range(n_in - 1):
+        var = work[layer, Z_VAR, j]
+        known = var > TINY
+        inverse = 1.0 / var if known else 0.0
+        prior = var * to_scale
+        step = prior * work[layer, Z_STEP, j]
+        post = factor * (prior - prior * prior * work[layer, Z_PRIOR, j]) + prior * prior * work[layer, Z_POST, j]
+        # Neurons are taken as independent: together they may claim to explain more than there is.
+        post = max(post, SMALLEST_SHARE * prior)
+        slope = work[layer - 1, CROSS, j] * inverse
+        kept = max(work[layer - 1, A_SCALE, j] - slope * slope * prior, 0.0)
+        spread = _posterior_factor((step * step + post) * inverse / to_scale, v) if known else 1.0
+        work[layer - 1, A_STEP, j] = slope * step
+        work[layer - 1, A_POST, j] = spread * kept + slope * slope * post
+
+
+@inlined_kernel
+def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats) -> None:
+    """Condition each neuron's weights on its pre-activation, one squared scale a weight."""
+    n_in, n_out, at, _ = _layout(shapes, layer)
+    if n_out < NARROW:
+        for i in range(n_out):
+            inverse, step = work[layer, INVERSE, i], work[layer, A_STEP, i]
+            factor, change = work[layer, FACTOR, i], work[layer, CHANGE, i]
+            for j in range(n_in):
+                s = scale[at + j * n_out + i]
+                share = s * work[layer, Z_MEAN, j] * inverse
+                loc[at + j * n_out + i] += step * share
+                scale[at + j * n_out + i] = max(factor * s + change * share * share, SMALLEST_SHARE * s)
+        return
+    for j in range(n_in):
+        m = work[layer, Z_MEAN, j]
+        for i in range(n_out):
+            s = scale[at + j * n_out + i]
+            share = s * m * work[layer, INVERSE, i]
+            changed = work[layer, FACTOR, i] * s + work[layer, CHANGE, i] * share * share
+            loc[at + j * n_out + i] += work[layer, A_STEP, i] * share
+            scale[at + j * n_out + i] = max(changed, SMALLEST_SHARE * s)
 
 
 @exact_kernel
-def _update_full(
-    loc: Floats, scale: Floats, shape: Floats, step: Floats, post: Floats, factor: Floats, products: Floats
-) -> None:
-    n_in, n_out, at_loc, at_scale = shape[0], shape[1], shape[2], shape[3]
+def _update_full(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, products: Floats) -> None:
+    """Condition each neuron's weights on its pre-activation, one scale matrix a neuron."""
+    n_in, n_out, at_loc, at_scale = _layout(shapes, layer)
     for i in range(n_out):
-        if step[i] == 0.0 and post[i] == 0.0:
+        step, factor, change = work[layer, A_STEP, i], work[layer, FACTOR, i], work[layer, CHANGE, i]
+        if step == 0.0 and change == 0.0:
             continue  # a silent neuron learns nothing
-        product = products[at_loc + i * n_in : at_loc + (i + 1) * n_in]
+        share = (at_loc + i * n_in) & PLACE
         for j in range(n_in):
-            loc[at_loc + j * n_out + i] += step[i] * product[j]
-            start = at_scale + (i * n_in + j) * n_in
-            row = scale[start : start + n_in]
-            least = SMALLEST_SHARE * row[j]
-            keep, add, here = factor[i], post[i], product[j]
-            for jj in range(n_in):  # the product of the two inputs first: rounds to the same number on both sides
-                row[jj] = keep * row[jj] + add * (here * product[jj])
-            row[j] = max(row[j], least)
+            products[share + j] *= work[layer, INVERSE, i]
+        for j in range(n_in):
+            here = products[share + j]
+            loc[at_loc + j * n_out + i] += step * here
+            row = (at_scale + (i * n_in + j) * n_in) & PLACE
+            least = SMALLEST_SHARE * scale[row + j]
+            for jj in range(n_in):  # the product of the two shares first: rounds to the same number on both sides
+                scale[row + jj] = factor * scale[row + jj] + change * (here * products[share + jj])
+            scale[row + j] = max(scale[row + j], least)
 
 
 @kernel
@@ -268,14 +302,15 @@ def pair_products(z: Floats) -> Floats:
     return pairs
 
 
-@kernel
-def _random_walk(scale: Floats, full: bool, shapes: Floats, walk: Floats) -> None:
-    """Let every weight drift: add the layer's `walk` to its squared scales."""
+@inlined_kernel
+def _random_walk(scale: Floats, full: bool, shapes: Floats, per_layer: Floats) -> None:
+    """Let every weight drift: add the layer's walk to its squared scales."""
     for layer in range(len(shapes)):
-        n_in, n_out, at = shapes[layer, 0], shapes[layer, 1], shapes[layer, 3]
-        if walk[layer] > 0.0:
+        n_in, n_out, _, at = _layout(shapes, layer)
+        walk = per_layer[1, layer]
+        if walk > 0.0:
             for k in range(n_in * n_out):
-                scale[at + (k * n_in + k % n_in if full else k)] += walk[layer]
+                scale[at + (k * n_in + k % n_in if full else k)] += walk
 
 
 @kernel
@@ -297,24 +332,27 @@ def learn(
     `per_output` the rows noise variance and its count of samples.
     """
     n_layers = len(shapes)
-    gains, walk, noise, noise_count = per_layer[0], per_layer[1], per_output[0], per_output[1]
     full = scale.size > loc.size
-    work = np.empty((n_layers, N_ROWS, shapes[:, :2].max() + 1))
+    work = np.ones((n_layers, N_ROWS, whole_lanes(shapes[:, :2].max())))
     products = np.empty(loc.size if full else 0)
-    poly, scratch = np.empty(2 * X_ORDER), np.empty(SCRATCH_SHAPE)
+    poly, scratch = np.empty(2 * X_ORDER), np.ones(SCRATCH_SHAPE)
     v = -1.0
     for n in range(len(inputs)):
         if v != 1.0 / dof:
             v = 1.0 / dof
             dof_polynomials(v, poly)
-        _forward(loc, scale, shapes, gains, inputs[n], v, slope, poly, work, products, scratch)
-        if not _can_learn(work, shapes, targets[n]):
+        _forward(loc, scale, shapes, per_layer, inputs, n, v, slope, poly, work, products, scratch)
+        if not _can_learn(work, shapes, targets, n):
             return n, dof
-        _observe(targets[n], noise, noise_count, v, work[n_layers - 1])
+        _observe(targets, n, per_output, v, n_layers - 1, work)
         for layer in range(n_layers - 1, -1, -1):
+            distance = _compare(shapes, layer, work, per_layer[0, layer], v)
             if layer > 0:
-                _update_inputs(loc, shapes[layer], work[layer], work[layer - 1], gains[layer], v)
-            _update_weights(loc, scale, shapes[layer], work[layer], gains[layer], v, products)
+                _update_inputs(loc, shapes, layer, work, distance, v)
+            if full:
+                _update_full(loc, scale, shapes, layer, work, products)
+            else:
+                _update_diagonal(loc, scale, shapes, layer, work)
         dof = min(dof + 1.0, max_dof)
-        _random_walk(scale, full, shapes, walk)
+        _random_walk(scale, full, shapes, per_layer)
     return len(inputs), dof
