@@ -36,8 +36,9 @@ Callback = Callable[[Step], bool | None]
 class Agent(ABC):
     """An agent that controls one environment and may learn while it does.
 
-    A subclass implements `_act`, and `_observe` if it learns. Build agents with `agents.make`, which fills in `name`
-    and `settings`; `agents.load` rebuilds an agent from these, then hands `_restore` what `_state` gave.
+    A subclass implements `_act`, `_observe` if it learns, and `_begin` if a new episode matters to it. Build agents
+    with `agents.make`, which fills in `name` and `settings`; `agents.load` rebuilds an agent from these, then hands
+    `_restore` what `_state` gave.
 
     Parameters
     ----------
@@ -78,7 +79,7 @@ class Agent(ABC):
             The agent itself.
         """
         check_timesteps(self.name, total_timesteps)
-        observation, _ = self.env.reset()
+        observation = self._reset()
         with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
             for timestep in range(1, total_timesteps + 1):
                 action = self._act(observation, deterministic=False)
@@ -90,7 +91,7 @@ class Agent(ABC):
                 if callback is not None and callback(step) is False:
                     break
                 done = step.terminated or step.truncated
-                observation = self.env.reset()[0] if done else step.next_observation
+                observation = self._reset() if done else step.next_observation
         return self
 
     def predict(
@@ -151,6 +152,15 @@ class Agent(ABC):
         else:
             return observation
         raise ValueError(f"{self.name}: observation must have {wish}, got {found}; pass what the environment returned.")
+
+    def _reset(self) -> NDArray[Any]:
+        observation: NDArray[Any]
+        observation, info = self.env.reset()
+        self._begin(observation, info)
+        return observation
+
+    def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: B027  # a hook
+        """Take up an episode that starts with what a reset returned."""
 
     @abstractmethod
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:

@@ -28,6 +28,7 @@ _ENTRIES = {
     "noop": _Entry("agents.reference", "Noop"),
     "random": _Entry("agents.reference", "Random"),
     "hold": _Entry("agents.reference", "Hold"),
+    "oracle": _Entry("agents.oracle", "Oracle"),
     **{name: _Entry("agents.sb3", name.upper()) for name in _TUNED},
     **{f"{name}-tuned": _Entry("agents.sb3", name.upper(), preset) for name, preset in _TUNED.items()},
 }

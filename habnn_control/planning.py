@@ -47,8 +47,8 @@ def coloured_noise(rng: np.random.Generator, n: int, horizon: int, n_actions: in
     0 is white; 2 and more move slowly, as actuators do, and get farther from the start than white noise.
     """
     white = rng.standard_normal((n, n_actions, horizon))
-    frequency = np.maximum(np.abs(np.fft.fftfreq(horizon)), 1 / horizon)  # the constant part counts as the slowest wave
-    amplitude = frequency ** (-exponent / 2)
+    waves = np.maximum(np.abs(np.fft.fftfreq(horizon, 1 / horizon)), 1)  # the constant part counts as the slowest wave
+    amplitude = waves ** (-exponent / 2)
     amplitude /= np.sqrt(np.mean(amplitude**2))
     spectrum = np.fft.rfft(white, axis=-1) * amplitude[: horizon // 2 + 1]
     return np.ascontiguousarray(np.moveaxis(np.fft.irfft(spectrum, n=horizon, axis=-1), -1, 1))
@@ -76,17 +76,19 @@ class Planner(ABC):
     spread: float = 0.6
 
     def __post_init__(self) -> None:
-        name = type(self).__name__
-        for field, least in (("n_candidates", 2), ("n_iterations", 1)):
-            value = getattr(self, field)
-            if not (isinstance(value, int) and value >= least):
-                raise ValueError(
-                    f"{name}: {field} must be a whole number of at least {least}, got {value!r}; raise it."
-                )
+        self._check_whole("n_candidates", 2)
+        self._check_whole("n_iterations", 1)
         if not (0 <= self.colour < inf and 0 < self.spread < inf):
             raise ValueError(
-                f"{name}: colour and spread must be finite and not negative, got {self.colour} and {self.spread}; "
-                "2 and 0.6 are good starts."
+                f"{type(self).__name__}: colour must be at least 0 and spread positive, both finite, got {self.colour} "
+                f"and {self.spread}; 2 and 0.6 are good starts."
+            )
+
+    def _check_whole(self, field: str, least: int) -> None:
+        value = getattr(self, field)
+        if not (isinstance(value, int) and value >= least):
+            raise ValueError(
+                f"{type(self).__name__}: {field} must be a whole number of at least {least}, got {value!r}; raise it."
             )
 
     def plan(
@@ -114,17 +116,27 @@ class Planner(ABC):
             The plan of the step before, of the same horizon: the search starts from it, one step on.
         """
         search = _Search(objective, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
-        if not (horizon >= 1 and np.all(search.low < search.high) and np.isfinite(search.high - search.low).all()):
-            raise ValueError(
-                f"{type(self).__name__}: horizon must be at least 1 and low < high finite, got {horizon}, {low!r}, "
-                f"{high!r}; pass the bounds of the action space."
-            )
+        self._check(search, horizon, previous)
         centre = np.broadcast_to((search.low + search.high) / 2, (horizon, len(search.low)))
-        mean = centre if previous is None else _one_step_on(previous.mean, centre[0])
-        warm = np.empty((0, *centre.shape))
-        if previous is not None:
-            warm = np.stack([_one_step_on(actions, centre[0]) for actions in (previous.actions, *previous.elites)])
-        return self._search(search, mean, np.concatenate([centre[None], warm]), rng)
+        if previous is None:
+            return self._search(search, centre, centre[None], rng)
+        warm = [_one_step_on(actions, centre[0]) for actions in (previous.mean, previous.actions, *previous.elites)]
+        return self._search(search, warm[0], np.stack([centre, *warm[1:]]), rng)
+
+    def _check(self, search: "_Search", horizon: int, previous: Plan | None) -> None:
+        name, low, high = type(self).__name__, search.low, search.high
+        if not (isinstance(horizon, int) and horizon >= 1):
+            raise ValueError(f"{name}: horizon must be a whole number of at least 1, got {horizon!r}; raise it.")
+        if not (low.ndim == 1 and low.shape == high.shape and (low < high).all() and np.isfinite(high - low).all()):
+            raise ValueError(
+                f"{name}: low and high must be finite vectors with low < high, got {low} and {high}; "
+                "pass the bounds of the action space."
+            )
+        if previous is not None and previous.actions.shape != (horizon, len(low)):
+            raise ValueError(
+                f"{name}: previous must be a plan of shape {(horizon, len(low))}, got {previous.actions.shape}; "
+                "start without one."
+            )
 
     def _candidates(self, mean: Array, std: Array, extra: Array, rng: np.random.Generator) -> Array:
         """Return noisy copies of the mean, the first ones replaced by the mean itself and the extra sequences."""
@@ -155,7 +167,8 @@ class _Search:
         costs = np.asarray(self.objective(candidates), dtype=np.float64)
         if costs.shape != (len(candidates),):
             raise ValueError(
-                f"objective must return one cost a candidate, shape ({len(candidates)},), got {costs.shape}; fix it."
+                f"planner: objective must return costs of shape ({len(candidates)},), got {costs.shape}; "
+                "return one a candidate."
             )
         bad = ~np.isfinite(costs)
         self.rejected += int(bad.sum())
@@ -201,10 +214,17 @@ class ICEM(Planner):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 1 <= self.n_kept <= self.n_elites <= self.n_candidates:
+        self._check_whole("n_elites", 1)
+        self._check_whole("n_kept", 1)
+        if not self.n_kept <= self.n_elites <= self.n_candidates:
             raise ValueError(
-                f"ICEM: 1 <= n_kept <= n_elites <= n_candidates must hold, got {self.n_kept}, {self.n_elites}, "
-                f"{self.n_candidates}; lower the first two."
+                f"ICEM: n_kept <= n_elites <= n_candidates must hold, got {self.n_kept}, {self.n_elites}, "
+                f"{self.n_candidates}; lower the first two or raise n_candidates."
+            )
+        if not (0 <= self.least_spread < inf and 0 <= self.momentum < 1):
+            raise ValueError(
+                f"ICEM: least_spread must be finite and at least 0, momentum in [0, 1), got {self.least_spread} and "
+                f"{self.momentum}; 0.05 and 0.1 are good starts."
             )
 
     def _search(self, search: _Search, mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
@@ -227,7 +247,7 @@ class MPPI(Planner):
     Parameters
     ----------
     temperature : float
-        In standard deviations of the candidates' costs.
+        In units of what the median candidate costs more than the best.
     """
 
     temperature: float = 0.3
@@ -243,8 +263,9 @@ class MPPI(Planner):
             candidates, costs = search.evaluate(self._candidates(mean, std, extra, rng))
             finite = np.isfinite(costs)
             if finite.any():
-                unit = max(float(costs[finite].std()), np.finfo(np.float64).tiny)
-                weight = np.exp(-(costs[finite] - costs[0]) / (self.temperature * unit))
+                excess = costs[finite] - costs[0]
+                unit = float(np.median(excess)) or 1.0  # unlike a standard deviation, blind to a few huge costs
+                weight = np.exp(-excess / (self.temperature * unit))
                 mean = np.tensordot(weight / weight.sum(), candidates[finite], axes=1)
         search.evaluate(mean[None])
         return search.result(mean, candidates[:0])
