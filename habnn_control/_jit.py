@@ -22,8 +22,8 @@ _STAMP = _stamp()
 
 def _compiler(*fastmath: str, inline: bool = False) -> Callable[[F], F]:
     def compile_lazily(function: F) -> F:
-        options = {"cache": True, "fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
-        dispatcher: Any = njit(**options)(function)
+        decorate = njit(cache=True, fastmath=set(fastmath), error_model="numpy", forceinline=inline)
+        dispatcher: Any = decorate(function)
         # Numba looks at a kernel's own file only: without this, an upgrade that changes a kernel in another file would
         # go on running the old machine code.
         dispatcher._cache._cache_file._source_stamp = _STAMP

@@ -289,16 +289,15 @@ def _update_full(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: F
 
 @kernel
 def pair_products(z: Floats) -> Floats:
-    """Return z_j z_k for all j <= k of each row, in the order of numpy.triu_indices."""
-    n, width = z.shape
-    pairs = np.empty((n, width * (width + 1) // 2))
-    for row in range(n):
-        at = 0
-        for j in range(width):
-            factor = z[row, j]
-            for k in range(j, width):
-                pairs[row, at + k - j] = factor * z[row, k]
-            at += width - j
+    """Return z_j z_k for all rows j <= k of z (width, n), in the order of numpy.triu_indices; shape (pairs, n)."""
+    width, n = z.shape
+    pairs = np.empty((width * (width + 1) // 2, n))
+    at = 0
+    for j in range(width):
+        for k in range(j, width):
+            for sample in range(n):
+                pairs[at, sample] = z[j, sample] * z[k, sample]
+            at += 1
     return pairs
 
 

@@ -47,12 +47,12 @@ _LN2, _LN2_HIGH, _LN2_LOW = log(2.0), 6.93147180369123816490e-01, 1.908214929270
 def _log1p(u: float) -> float:
     """Return log(1 + u) for u >= 0, exponent and mantissa of 1 + u apart."""
     bits = np.float64(1.0 + u).view(np.int64)
-    power = np.int64((bits >> _EXPONENT_BITS) | _TWO_52).view(np.float64) - _TO_EXPONENT
+    exponent = np.int64((bits >> _EXPONENT_BITS) | _TWO_52).view(np.float64) - _TO_EXPONENT
     mantissa = np.int64((bits & _MANTISSA) | _ONE).view(np.float64)
     large = mantissa > 1.4142135623730951
-    power = power + 1.0 if large else power
-    rest = 0.5 * mantissa - 1.0 if large else mantissa - 1.0
-    rest = u if power == 0.0 else rest  # keeps what rounding 1 + u loses
+    power = exponent + 1.0 if large else exponent
+    part = 0.5 * mantissa - 1.0 if large else mantissa - 1.0
+    rest = u if power == 0.0 else part  # u itself keeps what rounding 1 + u loses
     s = rest / (2.0 + rest)
     z = s * s
     p = 1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z * (1 / 21))))

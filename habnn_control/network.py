@@ -306,8 +306,8 @@ class HABNN:
         else:  # one matrix product over all pairs of inputs; the pairs' coefficients stay until the next update
             if layer not in self._quadratic:
                 left, right = np.triu_indices(z.shape[1])
-                self._quadratic[layer] = (scale[:, left, right] * np.where(left == right, 1.0, 2.0)).T
-            form = _kernels.pair_products(z) @ self._quadratic[layer]
+                self._quadratic[layer] = scale[:, left, right] * np.where(left == right, 1.0, 2.0)  # (n_out, pairs)
+            form = (self._quadratic[layer] @ _kernels.pair_products(np.ascontiguousarray(z.T))).T
         return np.asarray(np.maximum(form, 0.0))
 
     def sample_function(self, rng: np.random.Generator) -> FunctionSample:
