@@ -193,7 +193,7 @@ def _one_step_on(actions: Array, last: Array) -> Array:
 class ICEM(Planner):
     """Improved cross-entropy method (Pinneri et al., 2020): coloured noise, elites kept and shifted, best-seen action.
 
-    Differs: the number of candidates does not fall with the iterations.
+    Differs: the number of candidates does not fall with the iterations, and the last mean is tried too.
 
     Parameters
     ----------
@@ -237,6 +237,7 @@ class ICEM(Planner):
                 mean = keep * mean + (1 - keep) * elites.mean(axis=0)
                 std = np.maximum(keep * std + (1 - keep) * elites.std(axis=0), self.least_spread * search.half_range)
             extra = elites[: self.n_kept]
+        search.evaluate(mean[None])  # often better than any candidate
         return search.result(mean, extra)
 
 
