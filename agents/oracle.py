@@ -77,8 +77,8 @@ class Oracle(Agent):
         frame = observation.reshape(-1)[:_FRAME]
         if hidden is None or not np.allclose(frame, hidden[:_FRAME]):
             raise ValueError(
-                f"oracle: observation must be the last one that learn met, got {frame}; the hidden state of others "
-                "is unknown: let it play with learn."
+                f"oracle: observation must be the last one that learn met, got {frame.tolist()}; it does not know "
+                "the hidden state of others: let it play with learn."
             )
         rng = np.random.default_rng((self.seed, self._steps))  # the same question gets the same answer
         scenarios = envs.draw_noise(rng, self._n_scenarios, self._horizon)
