@@ -207,12 +207,12 @@ class HABNN:
 
     def update(self, x: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one sample: x of shape (n_inputs,), y of shape (n_outputs,) or a number for one output."""
-        row, target = np.ascontiguousarray(x, dtype=np.float64), np.atleast_1d(np.asarray(y, dtype=np.float64))
+        row, target = np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
         if row.shape != (self.settings.n_inputs,):
             raise ValueError(f"HABNN: x must have shape ({self.settings.n_inputs},), got {row.shape}; reshape it.")
         if target.shape != (self.settings.n_outputs,):
             raise ValueError(f"HABNN: y must have shape ({self.settings.n_outputs},), got {target.shape}; reshape it.")
-        self._learn(row.reshape(1, -1), target.reshape(1, -1))
+        self._learn(row[None], target[None])
         return self
 
     def fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:

@@ -18,7 +18,7 @@ from habnn_control._files import atomic_write
 from habnn_control._names import nearest
 
 # Each section is a module beside this one with a function measure(repeats) -> list of Result; add yours here.
-SECTIONS = {"env": "_benchmark_env"}
+SECTIONS = {"env": "_benchmark_env", "habnn": "_benchmark_habnn"}
 
 
 @dataclass(frozen=True)
