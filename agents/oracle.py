@@ -43,8 +43,8 @@ class Oracle(Agent):
         seed: int = 0,
         horizon: int = 30,
         n_scenarios: int = 4,
-        n_candidates: int = 200,
-        n_iterations: int = 4,
+        n_candidates: int = 300,
+        n_iterations: int = 6,
     ) -> None:
         super().__init__(env, seed=seed)
         for name, value in (("horizon", horizon), ("n_scenarios", n_scenarios)):

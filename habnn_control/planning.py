@@ -119,7 +119,7 @@ class Planner(ABC):
         self._check(search, horizon, previous)
         centre = np.broadcast_to((search.low + search.high) / 2, (horizon, len(search.low)))
         if previous is None:
-            return self._search(search, centre, centre[None], rng)
+            return self._search(search, centre, np.empty((0, *centre.shape)), rng)
         warm = [_one_step_on(actions, centre[0]) for actions in (previous.mean, previous.actions, *previous.elites)]
         return self._search(search, warm[0], np.stack([centre, *warm[1:]]), rng)
 

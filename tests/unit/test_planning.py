@@ -164,6 +164,29 @@ def test_planner_without_a_finite_cost_stays_in_bounds_and_says_so(planner):
         assert recovered.cost < np.inf
 
 
+@pytest.mark.parametrize("n_finite", [100, 4])
+def test_icem_mean_moves_towards_the_finite_elites_vs_definition(n_finite):
+    tried = []
+
+    def objective(sequences):
+        costs = distance_to(np.array([0.8]))(sequences)
+        tried.append((sequences, costs))
+        return np.where(costs <= np.sort(costs)[:n_finite][-1], costs, np.nan)
+
+    plan = ICEM(n_iterations=1, n_elites=10, momentum=0.25).plan(objective, [-1.0], [2.0], 4, rng())
+    sequences, costs = tried[0]
+    elites = sequences[np.argsort(costs)[: min(10, n_finite)]]
+    np.testing.assert_allclose(plan.mean, 0.25 * 0.5 + 0.75 * elites.mean(axis=0))
+    np.testing.assert_array_equal(plan.elites, elites[:3])
+
+
+@EACH_PLANNER
+def test_planner_never_returns_less_than_its_last_mean(planner):
+    for seed in range(10):
+        plan = plan_point_mass(planner, seed)
+        assert plan.cost <= point_mass_costs(START)(plan.mean[None])[0] * (1 + 1e-12)
+
+
 @pytest.mark.parametrize("huge", [1e6, 1e300])
 def test_mppi_is_not_blinded_by_a_few_huge_costs(huge):
     def objective(sequences):
