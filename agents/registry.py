@@ -25,6 +25,7 @@ _TUNED: dict[str, dict[str, Any]] = {
     "ppo": {"normalise": True, "n_steps": 32, "batch_size": 32, "gamma": 0.97},
 }
 _ENTRIES = {
+    "habnn": _Entry("agents.habnn", "HABNNAgent"),
     "noop": _Entry("agents.reference", "Noop"),
     "random": _Entry("agents.reference", "Random"),
     "hold": _Entry("agents.reference", "Hold"),

@@ -2,12 +2,13 @@
 
 from gymnasium.envs.registration import register
 
-from envs._kernels import MARKOV_NAMES, N_NOISE
+from envs._kernels import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
 from envs.industrial_benchmark import IndustrialBenchmarkEnv
 from envs.simulator import draw_noise, simulate
 from envs.vector import IndustrialBenchmarkVectorEnv
 
 __all__ = [
+    "ACTUATOR_STEPS",
     "MARKOV_NAMES",
     "N_NOISE",
     "IndustrialBenchmarkEnv",

@@ -55,6 +55,7 @@ FATIGUE_WEIGHT = 3.0  # loss = consumption + 3 fatigue
 SHIFT_BOUND = 1.5
 SHIFT_SCALE = 2.0 * SHIFT_BOUND + 2.0  # effective shift = 5 shift / 100 - 2 setpoint / 100 - 1.5
 SHIFT_STEP = MAX_STEP / 0.9 * 100.0 / SHIFT_SCALE
+ACTUATOR_STEPS = (1.0, 10.0, SHIFT_STEP)  # how far an action of 1 moves velocity, gain and shift
 LATCH_START, LATCH = 1.2, 5.0  # a hidden variable past 1.2 grows to 5 and stays there
 
 

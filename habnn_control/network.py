@@ -310,6 +310,16 @@ class HABNN:
             form = (self._quadratic[layer] @ _kernels.pair_products(np.ascontiguousarray(z.T))).T
         return np.asarray(np.maximum(form, 0.0))
 
+    def point_weights(self) -> list[Array]:
+        """Return the locations of each layer's weights with the fan rule multiplied in, (n_in + 1, n_out)."""
+        return [gain * self._loc_matrix(layer) for layer, gain in enumerate(self._per_layer[0])]
+
+    def output_covariances(self) -> Array:
+        """Return the covariance of each output's weights, fan rule multiplied in, (n_out, n_in + 1, n_in + 1)."""
+        scale = self.weight_scale_sq[-1]
+        matrices = scale if scale.ndim == 3 else np.stack([np.diag(row) for row in scale])
+        return np.asarray(self._per_layer[0, -1] ** 2 / (1 - 2 / self._dof) * matrices)
+
     def sample_function(self, rng: np.random.Generator) -> FunctionSample:
         """Draw all weights once and return the function they make: (n, n_inputs) -> (n, n_outputs), without noise.
 
