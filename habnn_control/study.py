@@ -154,13 +154,16 @@ def run_study(
     return sorted(failures, key=lambda failure: tasks.index(failure.task))
 
 
-def claim(folder: str | Path, study: Study) -> None:
-    """Write config.json, or raise if the folder holds anything but this very study."""
+def claim(folder: str | Path, study: Any, read: Callable[[str | Path], Any] | None = None) -> None:
+    """Write config.json, or raise if the folder holds anything but this very study.
+
+    `study` is a dataclass; `read` returns the one a folder holds (`read_study` if None).
+    """
     folder = Path(folder)
     wanted = json.loads(json.dumps(asdict(study)))
     wish = f"study: out must be an empty folder or hold the same study, got {folder}"
     if (folder / "config.json").exists():
-        found = json.loads(json.dumps(asdict(read_study(folder))))
+        found = json.loads(json.dumps(asdict((read or read_study)(folder))))
         changes = [f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]]
         if changes:
             remedy = "choose another folder, or repeat the command that made this one."

@@ -1,0 +1,116 @@
+"""Tables of the regression study: medians over runs, beside what the paper printed, and the bars we set ourselves."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from habnn_control.uci.data import SOURCES
+from habnn_control.uci.methods import METHODS
+from habnn_control.uci.paper import lookup
+from habnn_control.uci.protocol import SCORES, TEST_SETS
+
+KEYS = ["method", "dataset", "block"]
+SHIFTS = TEST_SETS[1:]
+RECOMMENDED = "habnn-recommended"
+
+
+def summarise(results: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each method, set, block and test set: runs, median and quartiles of each score, paper's values.
+
+    Test set "ood" is the mean of the three shifts' medians, as the paper's tables give it.
+    """
+    groups = results.groupby([*KEYS, "test_set"], sort=False)
+    table = groups.size().rename("runs").reset_index()
+    with np.errstate(invalid="ignore"):  # quartiles between two infinite scores
+        for name in SCORES:
+            for suffix, part in (("", 0.5), ("_low", 0.25), ("_high", 0.75)):
+                table[name + suffix] = groups[name].quantile(part, interpolation="nearest").to_numpy()
+    shifts = table[table["test_set"].isin(SHIFTS)].drop(columns="test_set")
+    means = shifts.groupby(KEYS, sort=False).mean().reset_index().assign(test_set="ood")
+    table = pd.concat([table, means.astype({"runs": int})], ignore_index=True)
+    for name in ("rmse", "nll"):
+        table[f"paper_{name}"] = [_paper(name, *row) for row in table[[*KEYS, "test_set"]].itertuples(index=False)]
+    return table
+
+
+def relative_errors(results: pd.DataFrame) -> pd.DataFrame:
+    """Return the paper's relative OOD error in percent, median over runs, of RMSE and NLL by method, set and block."""
+    columns = {}
+    for name in ("rmse", "nll"):
+        wide = results.pivot(index=[*KEYS, "run"], columns="test_set", values=name)
+        with np.errstate(invalid="ignore"):
+            errors = 100 * wide[list(SHIFTS)].sub(wide["in"], axis=0).abs().div(wide["in"].abs(), axis=0).mean(axis=1)
+        columns[f"{name}_relative_percent"] = errors.fillna(np.inf).groupby(level=KEYS, sort=False).median()
+    order = results[KEYS].drop_duplicates()
+    return order.merge(pd.DataFrame(columns).reset_index(), on=KEYS)
+
+
+def times(timings: pd.DataFrame) -> pd.DataFrame:
+    """Return the training time of a sample in microseconds by method and set, and what the paper's times amount to.
+
+    The time is that of the fastest run: others were disturbed by what else the machine did.
+    """
+    per_sample = 1e6 * timings["fit_seconds"] / timings["n_train"]
+    groups = per_sample.groupby([timings["method"], timings["dataset"]], sort=False)
+    table = groups.min().rename("microseconds").reset_index()
+    pairs = table[["method", "dataset"]].itertuples(index=False)
+    table["paper_microseconds"] = [_paper_microseconds(str(method), str(dataset)) for method, dataset in pairs]
+    return table
+
+
+def _paper_microseconds(method: str, dataset: str) -> float:
+    seconds = float(lookup("training_seconds", "in").get((dataset, method), np.nan))
+    return 1e6 * seconds / (0.9 * SOURCES[dataset].rows) if dataset in SOURCES else np.nan
+
+
+def bars(summary: pd.DataFrame, per_sample: pd.DataFrame) -> pd.DataFrame:
+    """Return our recommended HABNN beside what it has to reach, a row for each bar and set."""
+    median = summary.set_index([*KEYS, "test_set"])
+    methods = [name for name in summary["method"].unique() if name in METHODS]
+    rivals = [name for name in methods if name != RECOMMENDED and not METHODS[name].sampling]
+    one_epoch = [name for name in rivals if name != "svi"]
+    rows: list[dict[str, Any]] = []
+
+    def add(bar: str, dataset: str, ours: float, limit: float) -> None:
+        rows.append({"bar": bar, "dataset": dataset, "ours": ours, "limit": limit, "met": bool(ours <= limit)})
+
+    def value(score: str, method: str, dataset: str, block: str, test_set: str) -> float:
+        key = (method, dataset, block, test_set)
+        return number(median, key, score) if key in median.index else np.nan
+
+    for dataset in summary["dataset"].unique():
+        nll = value("nll", RECOMMENDED, dataset, "raw", "in")
+        add("raw NLL against constant", dataset, nll, value("nll", "constant", dataset, "raw", "in"))
+        for score in ("rmse", "nll"):
+            paper = _paper(score, "habnn", dataset, "raw", "in")
+            add(f"raw {score.upper()} against the paper's HABNN", dataset,
+                value(score, RECOMMENDED, dataset, "raw", "in"), paper)  # fmt: skip
+        best = min((value("nll", name, dataset, "raw", "in") for name in rivals), default=np.nan)
+        add("raw NLL against the best non-sampling rival", dataset, nll, best)
+        ood = value("nll", RECOMMENDED, dataset, "raw", "ood")
+        add("raw OOD NLL against the paper's HABNN", dataset, ood, _paper("nll", "habnn", dataset, "raw", "ood"))
+        rmse = [value("rmse", name, dataset, "z-scored", "in") for name in one_epoch]
+        ours = value("rmse", RECOMMENDED, dataset, "z-scored", "in")
+        add("z-scored RMSE against 1.1 x best one-epoch rival", dataset, ours, 1.1 * min(rmse, default=np.nan))
+    for name in ("habnn", RECOMMENDED):
+        for row in per_sample[per_sample["method"] == name].itertuples(index=False):
+            limit = _paper_microseconds("habnn", str(row.dataset)) / 100
+            bar = f"microseconds a sample of {name} against the paper's HABNN / 100"
+            add(bar, str(row.dataset), float(np.asarray(row.microseconds)), limit)
+    return pd.DataFrame(rows)
+
+
+def number(table: pd.DataFrame, row: Any, column: str) -> float:
+    """Return one cell as a number."""
+    return float(np.asarray(table.at[row, column], dtype=np.float64))
+
+
+def _paper(score: str, method: str, dataset: str, block: str, test_set: str) -> float:
+    """Return a printed value, or NaN; a variant such as habnn:dof=20 has its own table in the paper."""
+    base, _, variant = method.partition(":")
+    if variant:
+        test_set = variant if test_set == "in" else ""
+    if test_set == "ood":
+        return float(np.mean([_paper(score, method, dataset, block, shift) for shift in SHIFTS]))
+    return float(lookup(score, test_set, block).get((dataset, base), np.nan))

@@ -1,0 +1,89 @@
+"""The HABNN paper's regression study: six UCI sets, eleven methods, in and out of distribution.
+
+Every method learns from 90 % of a set in one epoch (SVI 250, NUTS 100 draws) and predicts the rest: as it is, and with
+its inputs times 0.1, times 2 and plus three standard deviations. Run r of all methods has the same split. Finished runs
+are kept: stop it when you like, the same command goes on where it stopped.
+"""
+
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+
+from habnn_control._command_line import command, fail, flag, parse
+from habnn_control.study import claim, write_meta
+from habnn_control.uci import sensitivity
+from habnn_control.uci.data import SOURCES, locate, read, sha256
+from habnn_control.uci.methods import METHODS
+from habnn_control.uci.protocol import BLOCKS
+from habnn_control.uci.report import write_report
+from habnn_control.uci.study import RegressionStudy, read_study, run_study
+
+
+@dataclass(frozen=True)
+class Config:
+    """Settings of a regression study."""
+
+    methods: tuple[str, ...] = flag(
+        tuple(METHODS), f"any of {', '.join(METHODS)}; a HABNN also with other settings, as in habnn:scale=0.1,layers=2"
+    )
+    datasets: tuple[str, ...] = flag(tuple(SOURCES), "names of data sets")
+    dataset_file: tuple[str, ...] = flag((), "CSV files of your own with the target in the last column")
+    data_dir: str = flag("", "folder with DATASET.csv; without it, sets are downloaded once from OpenML")
+    blocks: tuple[str, ...] = flag(BLOCKS, "raw (nothing normalised, as in the paper) and z-scored")
+    runs: int = flag(20, "splits of each set")
+    seed: int = flag(0, "run r has the split seed SEED + r")
+    max_rows: int = flag(0, "rows used of each set; 0 means all")
+    sensitivity: bool = flag(False, "the paper's tables over scale, dof and number of layers instead of the methods")
+    jobs: int = flag(1, "processes; -1 means one a core; training times are only comparable with 1")
+    out: str = flag("results/uci", "folder for the results")
+    smoke: bool = flag(False, "two runs of three quick methods on 100 rows, to see that everything works")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the study and return the exit code: 0 only if every run succeeded."""
+    config = parse(Config, __doc__, arguments)
+    try:
+        study, files = resolve(config)
+        claim(config.out, study, read_study)
+    except (ValueError, OSError) as error:
+        return fail(error)
+    start = perf_counter()
+    try:
+        failures = run_study(study, files, config.out, config.jobs)
+    except KeyboardInterrupt:
+        print(f"\nStopped. Finished runs are in {config.out}; the same command goes on from there.", file=sys.stderr)
+        return 130
+    finally:
+        write_meta(config.out, command(), perf_counter() - start, **asdict(config))
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    if len(failures) < len(study.tasks()):
+        print(write_report(config.out))
+    return 1 if failures else 0
+
+
+def resolve(config: Config) -> tuple[RegressionStudy, dict[str, Path]]:
+    """Check the settings; return the study they describe and the file of each set."""
+    files = {} if config.dataset_file and config.datasets == tuple(SOURCES) else _located(config)
+    files |= {Path(path).stem: Path(path) for path in config.dataset_file}
+    for path in files.values():
+        read(path)
+    checksums = tuple(sha256(path) for path in files.values())
+    names, blocks, runs, rows = config.methods, config.blocks, config.runs, config.max_rows
+    if config.sensitivity:
+        names, blocks = sensitivity.VARIANTS, ("raw",)
+    if config.smoke:
+        names, runs, rows = ("constant", "habnn", "habnn-recommended"), min(runs, 2), 100
+    for block in blocks:
+        if block not in BLOCKS:
+            raise ValueError(f"uci: blocks must be of {', '.join(BLOCKS)}, got {block!r}; choose these.")
+    return RegressionStudy(names, tuple(files), checksums, blocks, runs, config.seed, rows), files
+
+
+def _located(config: Config) -> dict[str, Path]:
+    return {name: locate(name, config.data_dir or None) for name in config.datasets}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
