@@ -26,9 +26,14 @@ def all_figures(summary: pd.DataFrame, per_sample: pd.DataFrame) -> dict[str, Fi
     for block in summary["block"].unique():
         rows = summary[summary["block"] == block]
         inside, outside = rows[rows["test_set"] == "in"], rows[rows["test_set"] == "ood"]
-        figures[f"coverage-{block}"] = _panels(inside, {"coverage of the 50 % and 90 % interval": _coverage})
+        figures[f"coverage-{block}"] = _panels(
+            inside, {"coverage of the 50 % (hollow) and 90 % interval (filled)": _coverage}
+        )
         if "constant" in set(rows["method"]):
-            labels = {"RMSE / that of constant": _rmse, "NLL - that of constant": _nll}
+            labels = {
+                "RMSE / RMSE of constant": _rmse,
+                "NLL - NLL of constant": _nll,
+            }
             figures[f"accuracy-{block}"] = _panels(inside, labels)
             figures[f"ood-{block}"] = _panels(outside, labels)
     return figures
@@ -46,7 +51,11 @@ def time_figure(per_sample: pd.DataFrame) -> Figure:
         axes.plot(rows["paper_microseconds"], [height] * len(rows), "D", ms=4, mfc="none", color=_PAPER)
         middle = rows["microseconds"].median()
         axes.annotate(
-            f"{middle:,.3g} µs", (1.01, height), xycoords=("axes fraction", "data"), va="center", fontsize=_FONT
+            f"{middle:,.{0 if middle >= 10 else 1}f} µs",
+            (1.01, height),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=_FONT,
         )
     axes.set_xscale("log")
     axes.set_yticks(range(len(order)), list(order))
@@ -60,18 +69,17 @@ def time_figure(per_sample: pd.DataFrame) -> Figure:
 def _panels(rows: pd.DataFrame, lines: Mapping[str, _Draw]) -> Figure:
     """Draw a grid: a column a set, a line of panels for each quantity."""
     datasets, methods = list(rows["dataset"].unique()), list(rows["method"].unique())[::-1]
-    figure = Figure(
-        figsize=(1.3 + 1.45 * len(datasets), len(lines) * (0.75 + 0.19 * len(methods))), layout="constrained"
-    )
-    grid = figure.subplots(len(lines), len(datasets), squeeze=False, sharey=True, sharex="row")
-    for line, (label, draw) in zip(grid, lines.items(), strict=True):
-        for axes, dataset in zip(line, datasets, strict=True):
+    size = 1.5 + 1.4 * max(len(datasets), 2), len(lines) * (0.85 + 0.19 * len(methods))
+    figure = Figure(figsize=size, layout="constrained")
+    for part, (label, draw) in zip(figure.subfigures(len(lines), 1, squeeze=False)[:, 0], lines.items(), strict=True):
+        panels = part.subplots(1, len(datasets), squeeze=False, sharey=True)[0]
+        for axes, dataset in zip(panels, datasets, strict=True):
             draw(axes, rows[rows["dataset"] == dataset].set_index("method"), methods)
             axes.set_title(dataset, fontsize=_FONT + 1)
             axes.set_ylim(-0.6, len(methods) - 0.4)
             axes.set_yticks(range(len(methods)), methods)
             _tidy(axes)
-        line[len(line) // 2].set_xlabel(label, fontsize=_FONT)
+        part.supxlabel(label, fontsize=_FONT + 1)
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,7 +102,9 @@ class Laplace(Method):
 def _laplace() -> Any:
     """Return laplace-torch."""
     try:
-        return import_module("laplace")
+        with catch_warnings():
+            simplefilter("ignore", DeprecationWarning)  # of parts of torch that its dependencies still use
+            return import_module("laplace")
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             f"uci: laplace-torch must be importable, got {error}; a torchvision of another build than torch breaks it, "
