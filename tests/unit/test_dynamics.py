@@ -1,0 +1,334 @@
+"""The transition model, on plants whose answers are known."""
+
+from math import inf, sqrt
+
+import numpy as np
+import pytest
+
+from agents.runner import make_env
+from envs import ACTUATOR_STEPS
+from habnn_control.dynamics import Kinematics, TransitionModel
+
+PLANT_LOW, PLANT_HIGH = np.array([0.0, 0.0, -20.0]), np.array([100.0, 10.0, 20.0])  # load, actuator, output
+STEP = 2.0
+NOISE = 0.3
+# The weights are known, whatever they are: what the network computes is the function of the locations.
+CERTAIN = {"scale": 1e-14, "output_scale": 1e-14, "output_prior_std": 1.0, "noise_variance": 1e-14, "noise_weight": inf}
+
+
+def make_model(**changes):
+    settings = {
+        "kinematics": Kinematics((1,), (STEP,)),
+        "exogenous": (0,),
+        "history": 3,
+        "memory": 1,
+        "averages": (),
+        "target": "absolute",
+        "network": {"hidden": (10,)},
+    }
+    return TransitionModel(PLANT_LOW, PLANT_HIGH, [-1.0], [1.0], **settings | changes)
+
+
+class LinearPlant:
+    """One actuator with a range; the output answers to where it is now and where it was two steps ago."""
+
+    def __init__(self, seed):
+        self.rng = np.random.default_rng(seed)
+        self.positions = [5.0, 5.0, 5.0]
+        self.step(0.0)
+
+    def step(self, action):
+        """Move, put what can be seen into `observation`, and return the output's expected value."""
+        position = float(np.clip(self.positions[-1] + STEP * action, 0.0, 10.0))
+        expected = 2.0 - 0.5 * position + 1.5 * self.positions[-2]
+        self.positions.append(position)
+        self.observation = np.array([50.0, position, expected + NOISE * self.rng.standard_normal()])
+        return expected
+
+    def random_action(self):
+        return self.rng.uniform(-1.0, 1.0, 1)
+
+
+def learn(model, plant, steps):
+    """Let the model learn along random actions; return its errors against the noiseless answers, and the coverage."""
+    model.begin(plant.observation)
+    errors, covered = [], []
+    for _ in range(steps):
+        action = plant.random_action()
+        prediction = model.predict(action)
+        errors.append(float(prediction.mean[0] - plant.step(action[0])))
+        covered.append(prediction.low[0] <= plant.observation[2] <= prediction.high[0])
+        model.observe(action, plant.observation)
+    return np.array(errors), np.array(covered)
+
+
+def trained(steps=40, **changes):
+    model = make_model(**changes)
+    learn(model, LinearPlant(0), steps)
+    return model
+
+
+# ---------------------------------------------------------------------- learning
+
+
+@pytest.mark.parametrize(("hidden", "steps", "limit"), [((), 1000, 0.05), ((40,), 3000, 0.1)])
+def test_model_learns_a_linear_plant_with_delay(hidden, steps, limit):
+    """Rectifiers need longer than a linear model, and cover too much on the way (97 % after 500 steps)."""
+    errors, covered = learn(make_model(network={"hidden": hidden}), LinearPlant(1), steps)
+    first, last = (np.sqrt(np.mean(part**2)) for part in (errors[:10], errors[-500:]))
+    assert first > 1.0
+    assert last < limit  # the noise has a standard deviation of 0.3
+    assert abs(covered[-500:].mean() - 0.9) < 4 * sqrt(0.9 * 0.1 / 500)
+
+
+@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+def test_model_learns_without_known_kinematics(target):
+    """Actuator and output are both predicted, and the actions are the inputs."""
+    model = make_model(kinematics=None, target=target, memory=3, network={"hidden": ()})
+    assert model.outputs.tolist() == [1, 2]
+    plant = LinearPlant(2)
+    model.begin(plant.observation)
+    errors = []
+    for _ in range(600):
+        action = 0.5 * plant.random_action() + (0.1 if plant.positions[-1] < 5.0 else -0.1)  # keeps off the bounds
+        prediction = model.predict(action)
+        plant.step(action[0])
+        errors.append(prediction.mean - plant.observation[1:])
+        model.observe(action, plant.observation)
+    late = np.sqrt(np.mean(np.square(errors[300:]), axis=0))
+    limit = (0.35, 0.75) if target == "log" else (0.05, 0.45)  # a logarithm is not linear in the actions
+    assert late[0] < limit[0]
+    assert late[1] < limit[1]
+
+
+def test_observe_gives_the_network_the_inputs_and_targets_of_the_stream(monkeypatch):
+    """Inputs assembled by hand: settings oldest first with the next position last, past outputs, average, load."""
+    model = make_model(history=2, memory=2, averages=(4.0,), input_gain=2.0, target_gain=3.0)
+    seen = []
+    monkeypatch.setattr(model.network, "update", lambda x, y: seen.append((x, y)))
+    positions, outputs, load = [5.0, 7.0, 9.0, 10.0, 8.0], [1.0, 4.0, -2.0, 6.0, 3.0], 80.0
+    stream = [np.array([load, p, v]) for p, v in zip(positions, outputs, strict=True)]
+    model.begin(stream[0])
+    for action, observation in zip([1.0, 1.0, 1.0, -1.0], stream[1:], strict=True):
+        model.observe([action], observation)
+    targets = 3.0 * (np.array(outputs) - outputs[0]) / 20.0
+    settings = 2.0 * (np.array([5.0, 5.0, *positions]) - 5.0) / 5.0
+    past, slow = [0.0, *targets], 0.0
+    for k, (x, y) in enumerate(seen):
+        slow += (targets[k] - slow) / 4.0
+        expected = [*settings[k + 1 : k + 4], past[k], past[k + 1], slow, 2.0 * (load - 50.0) / 50.0]
+        np.testing.assert_allclose(x, expected, atol=1e-14)
+        np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
+    assert len(seen) == 4
+
+
+def test_observe_learns_the_change_with_target_delta(monkeypatch):
+    model = make_model(target="delta")
+    seen = []
+    monkeypatch.setattr(model.network, "update", lambda _, y: seen.append(y[0]))
+    model.begin([50.0, 5.0, 1.0])
+    for value in (4.0, 2.0, 2.0):
+        model.observe([0.0], [50.0, 5.0, value])
+    np.testing.assert_allclose(seen, [3.0 / 20.0, -2.0 / 20.0, 0.0], atol=1e-15)
+
+
+def test_follow_moves_on_without_learning():
+    observed, followed = trained(), trained()
+    before = followed.network.get_state()
+    for model, move in ((observed, observed.observe), (followed, followed.follow)):
+        move([0.5], [50.0, 6.0, 3.0])
+        assert model.network.n_samples == 40 + (model is observed)
+    for name, value in followed.network.get_state().items():
+        np.testing.assert_array_equal(value, before[name])
+    observed.network.set_state(before)  # then only the memory can differ
+    np.testing.assert_array_equal(observed.predict([0.2]).mean, followed.predict([0.2]).mean)
+
+
+def test_begin_forgets_the_episode_but_not_what_was_learned():
+    model, start = trained(), [50.0, 2.0, 1.0]
+    model.begin(start)
+    expected = model.predict([0.3])
+    for _ in range(5):
+        model.follow([1.0], [50.0, 4.0, -7.0])
+    assert model.predict([0.3]).mean != expected.mean
+    model.begin(start)
+    np.testing.assert_array_equal(model.predict([0.3]), expected)
+
+
+def test_state_continues_exactly():
+    model, copy = trained(averages=(4.0,)), make_model(averages=(4.0,), seed=7)
+    state = model.get_state()
+    copy.set_state(state)
+    sequences = np.random.default_rng(0).uniform(-1, 1, (5, 6, 1))
+    for _ in range(2):  # before and after one more step
+        np.testing.assert_array_equal(copy.predict([0.1]), model.predict([0.1]))
+        for ours, theirs in zip(copy.forecast(sequences), model.forecast(sequences), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+        for each in (model, copy):
+            each.observe([0.1], [50.0, 5.2, 4.0])
+    other = make_model(averages=(4.0,))
+    other.set_state(state)  # the state was a copy: what the model did since is not in it
+    assert other.network.n_samples == 40
+
+
+# ---------------------------------------------------------------------- units
+
+
+def test_log_target_predicts_the_lognormal_mean_vs_monte_carlo():
+    """With known weights a prediction is exp of a Gaussian: its mean is not the exponential of the mean."""
+    network = {**CERTAIN, "hidden": (), "dof": inf, "noise_variance": 0.2}
+    model = make_model(target="log", target_gain=1.5, network=network)
+    model.begin([50.0, 5.0, 3.0])
+    prediction = model.predict([0.4], coverage=0.5)
+    shift = 0.01 * 40.0 + 20.0
+    low, high = (1.5 * np.log(end[0] + shift) for end in (prediction.low, prediction.high))
+    assert (high - low) / 2 == pytest.approx(0.6744897501960817 * sqrt(0.2), rel=1e-6)
+    draws = (low + high) / 2 + sqrt(0.2) * np.random.default_rng(0).standard_normal(400_000)
+    values = np.exp(draws / 1.5) - shift
+    assert abs(values.mean() - prediction.mean[0]) < 5 * values.std() / sqrt(len(values))
+    median = np.exp((low + high) / 3) - shift
+    assert prediction.mean[0] - median > 50 * values.std() / sqrt(len(values))
+
+
+@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+def test_prediction_of_a_silent_network_is_the_first_observation(target):
+    """Into targets and back: an output layer of zeros predicts the origin, which is the first observation."""
+    model = make_model(target=target, network={**CERTAIN, "hidden": (), "output_prior_std": 0.0})
+    model.begin([50.0, 5.0, 7.25])
+    assert model.predict([0.0]).mean[0] == pytest.approx(7.25, abs=1e-9)
+    model.follow([0.0], [50.0, 5.0, -3.0])
+    assert model.predict([0.0]).mean[0] == pytest.approx(-3.0 if target == "delta" else 7.25, abs=1e-9)
+
+
+def test_unbounded_entries_have_unit_one():
+    model = TransitionModel([-inf], [inf], [-1.0], [1.0], target="absolute", network={**CERTAIN, "hidden": ()})
+    model.begin([3.0])
+    step = model.predict([0.5]).mean - 3.0
+    model = TransitionModel([-5.0], [5.0], [-1.0], [1.0], target="absolute", network={**CERTAIN, "hidden": ()})
+    model.begin([3.0])
+    np.testing.assert_allclose(model.predict([0.5]).mean - 3.0, 5.0 * step, rtol=1e-9)
+
+
+# ---------------------------------------------------------------------- looking ahead
+
+
+@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+@pytest.mark.parametrize("known", [True, False])
+def test_forecast_is_stepping_predict_by_hand(target, known):
+    """Play the expected observation after each action as if it had come."""
+    changes = {} if known else {"kinematics": None}
+    model = make_model(target=target, memory=2, averages=(4.0,), network={**CERTAIN, "hidden": (8,)}, **changes)
+    model.begin([80.0, 5.0, 3.0])
+    model.follow([0.5], [80.0, 6.0, 2.0])
+    sequences = np.random.default_rng(3).uniform(-1, 1, (4, 6, 1))
+    forecast = model.forecast(sequences)
+    start = model.get_state()
+    for sequence, ahead in zip(sequences, forecast.observations, strict=True):
+        model.set_state(start)
+        position = 6.0
+        for action, observation in zip(sequence, ahead, strict=True):
+            expected = np.array([80.0, 0.0, 0.0])
+            position = np.clip(position + STEP * action[0], 0.0, 10.0)
+            expected[1] = position
+            prediction = model.predict(action)
+            expected[model.outputs] = np.clip(prediction.mean, PLANT_LOW[model.outputs], PLANT_HIGH[model.outputs])
+            np.testing.assert_allclose(observation, expected, rtol=1e-6, atol=1e-6)
+            model.follow(action, expected)
+
+
+def test_forecast_follows_a_drawn_function():
+    model = trained(network={"hidden": (8,)})
+    sequences = np.random.default_rng(3).uniform(-1, 1, (3, 5, 1))
+    drawn = [model.forecast(sequences, model.network.sample_function(np.random.default_rng(s))) for s in (0, 0, 1)]
+    np.testing.assert_array_equal(drawn[0].observations, drawn[1].observations)
+    assert (drawn[0].observations[..., 2] != drawn[2].observations[..., 2]).all()
+    assert not drawn[0].deviations.any()
+    expected = model.forecast(sequences).observations[..., 2]
+    assert 0 < np.abs(drawn[0].observations[..., 2] - expected).max() < 10.0
+
+
+def test_forecast_moves_the_actuators_vs_the_plant():
+    """Steerings along random actions, large enough to meet the bounds, equal those of the Industrial Benchmark."""
+    env = make_env(70.0)
+    observation, _ = env.reset(seed=0)
+    space, box = env.observation_space, env.action_space
+    model = TransitionModel(
+        space.low,
+        space.high,
+        box.low,
+        box.high,
+        kinematics=Kinematics((1, 2, 3), ACTUATOR_STEPS),
+        exogenous=(0,),
+        network={"hidden": (5,)},
+    )
+    rng = np.random.default_rng(1)
+    sequences = np.clip(rng.uniform(-1, 1, (6, 1, 3)) + rng.uniform(-1, 1, (6, 40, 3)), -1, 1).astype(np.float32)
+    start = env.unwrapped.get_state()
+    model.begin(observation)
+    forecast = model.forecast(sequences.astype(np.float64))
+    for sequence, ahead in zip(sequences, forecast.observations, strict=True):
+        env.unwrapped.set_state(start)
+        real = np.array([env.step(action)[0] for action in sequence])
+        np.testing.assert_array_equal(ahead[:, :4], real[:, :4])
+    assert (forecast.observations[..., 2] == 100.0).any()
+    assert (forecast.observations[..., 2] == 0.0).any()
+
+
+def test_forecast_knows_less_where_it_has_not_been():
+    model = make_model(history=0, memory=0)
+    model.begin([50.0, 2.0, 1.0])
+    for k in range(60):
+        position = 2.0 + k % 2
+        model.observe([0.5 if k % 2 else -0.5], [50.0, position, -position])
+    far = model.forecast(np.array([[[1.0], [1.0], [1.0]], [[0.0], [0.0], [0.0]]])).deviations
+    assert far[0, 2, 2] > 3 * far[1, 2, 2]
+    assert not far[..., :2].any()
+
+
+def test_forecast_information_is_the_fall_of_entropy_of_linear_regression():
+    """0.5 log det of the weights' covariance before and after the sample, the regression done by its own formulas."""
+    noise, prior = 0.05, 1.0
+    network = {"hidden": (), "dof": inf, "output_scale": prior, "noise_variance": noise, "noise_weight": inf}
+    model = TransitionModel(
+        [-1.0, -1.0], [1.0, 1.0], [-1.0], [1.0], history=1, memory=1, averages=(), target="absolute", network=network
+    )
+    rows, before = [], np.zeros(2)
+    update = model.network.update
+    model.network.update = lambda x, y: (rows.append(x), update(x, y))
+    rng = np.random.default_rng(0)
+    model.begin(before)
+    for _ in range(6):
+        action = rng.uniform(-1, 1, 1)
+        before = np.array([0.5 * before[0] + 0.3 * action[0], 0.2 * before[1]]) + 0.1 * rng.standard_normal(2)
+        model.observe(action, before)
+    candidate = rng.uniform(-1, 1, (1, 1, 1))
+    (information,) = model.forecast(candidate).information[0]
+    model.observe(candidate[0, 0], before)  # tells us the inputs of the candidate
+    design = np.column_stack([np.array(rows), np.ones(len(rows))]) / sqrt(len(rows[0]) + 1)
+
+    def entropy(part):
+        precision = np.eye(design.shape[1]) / prior + part.T @ part / noise
+        return -0.5 * np.linalg.slogdet(precision)[1]
+
+    expected = 2 * (entropy(design[:-1]) - entropy(design))  # two outputs
+    assert expected > 0.01
+    assert information == pytest.approx(expected, rel=1e-9)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def test_model_raises_on_unknown_target_with_the_nearest():
+    with pytest.raises(ValueError, match=r"TransitionModel: target must be one of .*, got 'lgo'; did you mean 'log'\?"):
+        make_model(target="lgo")
+
+
+@pytest.mark.parametrize("bad", [{"history": -1}, {"memory": -1}, {"averages": (0.5,)}, {"averages": (float("nan"),)}])
+def test_model_raises_on_bad_memory(bad):
+    with pytest.raises(ValueError, match="TransitionModel: history and memory must not be negative and averages at"):
+        make_model(**bad)
+
+
+def test_model_raises_on_log_without_a_lower_bound():
+    with pytest.raises(ValueError, match="TransitionModel: target 'log' must have a lower bound, got low ="):
+        TransitionModel([-inf], [inf], [-1.0], [1.0], target="log")
