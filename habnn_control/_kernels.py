@@ -6,7 +6,7 @@ array each; `shapes` holds a row (n_in + 1, n_out, start in loc, start in scale)
 the bias. v is 1 / dof, gain the factor 1 / sqrt(fan).
 """
 
-from math import isfinite
+from math import isfinite, sqrt
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from habnn_control._rectifier import (
 from habnn_control._tails import X_ORDER
 
 NARROW = 4  # a layer with fewer neurons is worked along its inputs
+LARGEST_FACTOR = 100.0  # by which one surprise may widen the scales: an observation further off counts as that far
+ROUNDING = 4e-16
 SMALLEST_SHARE = 1e-16  # of a squared scale that one update can leave: less cannot be told from rounding
 
 # Rows of the workspace of one layer: moments of its inputs z and pre-activations a, and their changes by the data.
@@ -166,6 +168,9 @@ def _observe(targets: Floats, n: int, per_output: Floats, v: float, layer: int, 
         noise, count, prior = per_output[0, i], per_output[1, i], work[layer, A_SCALE, i]
         error = targets[n, i] - work[layer, A_MEAN, i]
         total = prior + noise * (1.0 - 2.0 * v)
+        if v > 0.0:
+            reach = sqrt(LARGEST_FACTOR / v * total)
+            error = min(max(error, -reach), reach)
         share = prior / total
         work[layer, A_STEP, i] = share * error
         work[layer, A_POST, i] = _posterior_factor(error * error / total, v) * prior * (1.0 - share)
@@ -243,7 +248,7 @@ def _update_inputs(loc: Floats, shapes: Floats, layer: int, work: Floats, distan
 
 
 @inlined_kernel
-def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats) -> None:
+def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, limit: float) -> None:
     """Condition each neuron's weights on its pre-activation, one squared scale a weight."""
     n_in, n_out, at, _ = _layout(shapes, layer)
     if n_out < NARROW:
@@ -254,7 +259,7 @@ def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, wor
                 s = scale[at + j * n_out + i]
                 share = s * work[layer, Z_MEAN, j] * inverse
                 loc[at + j * n_out + i] += step * share
-                scale[at + j * n_out + i] = max(factor * s + change * share * share, SMALLEST_SHARE * s)
+                scale[at + j * n_out + i] = min(max(factor * s + change * share * share, SMALLEST_SHARE * s), limit)
         return
     for j in range(n_in):
         m = work[layer, Z_MEAN, j]
@@ -263,17 +268,20 @@ def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, wor
             share = s * m * work[layer, INVERSE, i]
             changed = work[layer, FACTOR, i] * s + work[layer, CHANGE, i] * share * share
             loc[at + j * n_out + i] += work[layer, A_STEP, i] * share
-            scale[at + j * n_out + i] = max(changed, SMALLEST_SHARE * s)
+            scale[at + j * n_out + i] = min(max(changed, SMALLEST_SHARE * s), limit)
 
 
 @exact_kernel
-def _update_full(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, products: Floats) -> None:
+def _update_full(
+    loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, products: Floats, limit: float
+) -> None:
     """Condition each neuron's weights on its pre-activation, one scale matrix a neuron."""
     n_in, n_out, at_loc, at_scale = _layout(shapes, layer)
     for i in range(n_out):
         step, factor, change = work[layer, A_STEP, i], work[layer, FACTOR, i], work[layer, CHANGE, i]
         if step == 0.0 and change == 0.0:
             continue  # a silent neuron learns nothing
+        largest = 0.0
         share = (at_loc + i * n_in) & PLACE
         for j in range(n_in):
             products[share + j] *= work[layer, INVERSE, i]
@@ -281,10 +289,16 @@ def _update_full(loc: Floats, scale: Floats, shapes: Floats, layer: int, work: F
             here = products[share + j]
             loc[at_loc + j * n_out + i] += step * here
             row = (at_scale + (i * n_in + j) * n_in) & PLACE
-            least = SMALLEST_SHARE * scale[row + j]
+            # More than rounding can take from any direction: the matrix stays positive semidefinite.
+            margin = ROUNDING * n_in * scale[row + j]
             for jj in range(n_in):  # the product of the two shares first: rounds to the same number on both sides
                 scale[row + jj] = factor * scale[row + jj] + change * (here * products[share + jj])
-            scale[row + j] = max(scale[row + j], least)
+            scale[row + j] = max(scale[row + j], 0.0) + margin
+            largest = max(largest, scale[row + j])
+        if largest > limit:  # a surprise widens every direction; those never observed must not widen for ever
+            first = at_scale + i * n_in * n_in
+            for k in range(n_in * n_in):
+                scale[first + k] *= limit / largest
 
 
 @kernel
@@ -327,8 +341,8 @@ def learn(
 ) -> tuple[int, float]:
     """Update the network with the samples in their order; return how many were taken, and the new dof.
 
-    Stops before the first sample that is not finite or would overflow. `per_layer` has the rows gain and random walk,
-    `per_output` the rows noise variance and its count of samples.
+    Stops before the first sample that is not finite or would overflow. `per_layer` has the rows gain, random walk and
+    largest squared scale, `per_output` the rows noise variance and its count of samples.
     """
     n_layers = len(shapes)
     full = scale.size > loc.size
@@ -349,9 +363,9 @@ def learn(
             if layer > 0:
                 _update_inputs(loc, shapes, layer, work, distance, v)
             if full:
-                _update_full(loc, scale, shapes, layer, work, products)
+                _update_full(loc, scale, shapes, layer, work, products, per_layer[2, layer])
             else:
-                _update_diagonal(loc, scale, shapes, layer, work)
+                _update_diagonal(loc, scale, shapes, layer, work, per_layer[2, layer])
         dof = min(dof + 1.0, max_dof)
         _random_walk(scale, full, shapes, per_layer)
     return len(inputs), dof

@@ -20,6 +20,7 @@ FunctionSample = Callable[[ArrayLike], Array]
 
 _CHUNK = 4096  # rows predicted at once, to bound the memory of quadratic features
 _FILE_KIND = "HABNN"
+_WIDEST = 1e6  # times its prior: surprises never make a squared scale larger than that
 
 
 class HABNN:
@@ -69,6 +70,9 @@ class HABNN:
     -----
     Differs from the paper's text where that is ambiguous: the factor (nu + D) / (nu + d) of the scale update uses each
     neuron's own D with d = 1 for its weights, and the sum over the layer with d = n_out for the layer's inputs.
+    Differs also where the equations would run away: an observation so far off that it would widen the scales more than
+    a hundredfold (35 predictive scales at dof 12, no limit for Gaussian weights) counts as just that far, and no
+    squared scale grows beyond a million times its prior.
     Symbols: z is after and a before the nonlinearity, as in the paper (cuTAGI uses the letters the other way round).
     """
 
@@ -154,7 +158,8 @@ class HABNN:
         self._shapes = shapes
         self._loc, self._scale = np.zeros(at_loc), np.zeros(at_scale)
         gains = 1 / np.sqrt(shapes[:, 0] if settings.fan == "in" else shapes[:, 1])
-        self._per_layer = np.stack([gains, settings.drift * np.array(settings.scales)])
+        prior = np.array(settings.scales)
+        self._per_layer = np.stack([gains, settings.drift * prior, _WIDEST * prior])
         self._per_output = np.empty((2, settings.n_outputs))  # noise variance, and how many samples it is worth
         self._max_dof, self._slope = settings.max_dof, settings.negative_slope
         self._quadratic: dict[int, Array] = {}  # coefficients of `_quadratic_form`, until the next update

@@ -195,3 +195,17 @@ def test_gaussian_diagonal_vs_pytagi():
         theirs.backward()
         theirs.step()
         ours.update(row, target)
+
+
+def test_observation_far_off_counts_as_one_at_the_limit():
+    """Beyond D = 100 dof an outlier neither moves nor widens the weights any further; below, every bit counts."""
+
+    def after(y):
+        return HABNN(2, 1, (), dof=6.0, scale=0.5, covariance="full", noise_variance=0.4).update([0.3, -1.2], y)
+
+    network = HABNN(2, 1, (), dof=6.0, scale=0.5, covariance="full", noise_variance=0.4)
+    prior = network.predict([[0.3, -1.2]])
+    limit = prior.loc[0, 0] + math.sqrt(100 * 6.0 * prior.scale_sq[0, 0])
+    np.testing.assert_allclose(after(limit * 1e6).weight_loc[0], after(limit).weight_loc[0], rtol=1e-12)
+    np.testing.assert_allclose(after(limit * 1e6).weight_scale_sq[0], after(limit).weight_scale_sq[0], rtol=1e-12)
+    assert (after(0.99 * limit).weight_scale_sq[0][0].diagonal() < after(limit).weight_scale_sq[0][0].diagonal()).all()
