@@ -162,6 +162,7 @@ class HABNN:
         self._per_layer = np.stack([gains, settings.drift * prior, _WIDEST * prior])
         self._per_output = np.empty((2, settings.n_outputs))  # noise variance, and how many samples it is worth
         self._max_dof, self._slope = settings.max_dof, settings.negative_slope
+        self._x_shape, self._y_shape = (settings.n_inputs,), (settings.n_outputs,)
         self._quadratic: dict[int, Array] = {}  # coefficients of `_quadratic_form`, until the next update
 
     def _loc_matrix(self, layer: int) -> Array:
@@ -213,10 +214,10 @@ class HABNN:
     def update(self, x: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one sample: x of shape (n_inputs,), y of shape (n_outputs,) or a number for one output."""
         row, target = np.ascontiguousarray(x, dtype=np.float64), np.ascontiguousarray(y, dtype=np.float64)
-        if row.shape != (self.settings.n_inputs,):
-            raise ValueError(f"HABNN: x must have shape ({self.settings.n_inputs},), got {row.shape}; reshape it.")
-        if target.shape != (self.settings.n_outputs,):
-            raise ValueError(f"HABNN: y must have shape ({self.settings.n_outputs},), got {target.shape}; reshape it.")
+        if row.shape != self._x_shape:
+            raise ValueError(f"HABNN: x must have shape {self._x_shape}, got {row.shape}; reshape it.")
+        if target.shape != self._y_shape:
+            raise ValueError(f"HABNN: y must have shape {self._y_shape}, got {target.shape}; reshape it.")
         self._learn(row[None], target[None])
         return self
 
