@@ -144,7 +144,7 @@ class AutoscaledHABNN:
         if self.n_samples == 0:
             raise ValueError("AutoscaledHABNN: predict must follow at least one sample, got none; call fit or update.")
         early = deepcopy(self)
-        early.warmup = 1
+        early.warmup = self.n_samples
         return early.fit(np.empty((0, self._low.size)), np.empty((0, self._mean.size)))
 
     def _checked(self, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:

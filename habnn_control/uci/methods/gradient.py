@@ -6,6 +6,7 @@ from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 
 from habnn_control.student_t import StudentT
 from habnn_control.uci.methods.base import NOISE_SHARES, Method, gaussian
@@ -15,7 +16,6 @@ Array = NDArray[np.float64]
 HIDDEN = 50
 LEARNING_RATE = 1e-2  # of Adam; better for both methods than 1e-3 on splits 0 and 1 of Concrete
 DROPOUT_RATE, DROPOUT_DRAWS = 0.05, 100
-MARGINAL_LIKELIHOOD_STEPS = 100
 
 
 class Dropout(Method):
@@ -81,13 +81,20 @@ class Laplace(Method):
             self._laplace: Any = laplace.Laplace(net, "regression", subset_of_weights="all", hessian_structure="kron")
             loader: Any = DataLoader(TensorDataset(torch.tensor(x), torch.tensor(y)[:, None]), batch_size=500)
             self._laplace.fit(loader)
-        logs = torch.zeros(2, requires_grad=True, dtype=torch.float64)
-        optimiser = torch.optim.Adam([logs], lr=0.1)
-        for _ in range(MARGINAL_LIKELIHOOD_STEPS):
-            optimiser.zero_grad()
-            precision, noise = logs.exp()
-            (-self._laplace.log_marginal_likelihood(precision, noise)).backward()
-            optimiser.step()
+        self._maximise_marginal_likelihood(float(y.std()) or 1.0)
+
+    def _maximise_marginal_likelihood(self, unit: float) -> None:
+        """Set prior precision and noise level; without gradients, which laplace-torch loses for Kronecker factors."""
+        import torch
+
+        def loss(logs: Array) -> float:
+            precision, noise = torch.tensor(np.exp(np.clip(logs, -30, 30)))
+            with torch.no_grad():
+                value = -float(self._laplace.log_marginal_likelihood(precision, noise))
+            return value if np.isfinite(value) else np.inf
+
+        best = minimize(loss, np.array([0.0, np.log(0.5 * unit)]), method="Nelder-Mead", options={"maxfev": 150})
+        loss(best.x)  # leaves the best values in place
 
     def predict(self, x: Array) -> StudentT:
         """Predict with the linearised network and the observation noise."""

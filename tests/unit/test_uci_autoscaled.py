@@ -1,0 +1,145 @@
+"""AutoscaledHABNN: units, warm-up, streaming, and what it says outside the data."""
+
+import numpy as np
+import pytest
+
+from habnn_control import HABNN
+from habnn_control.autoscaled import RECOMMENDED, AutoscaledHABNN
+
+
+def data(n=150, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2, 2, size=(n, 3))
+    return x, np.sin(x[:, 0]) + 0.3 * x[:, 1] + 0.1 * rng.standard_normal(n)
+
+
+def test_autoscaled_prediction_does_not_depend_on_units():
+    x, y = data()
+    plain = AutoscaledHABNN(3).fit(x, y).predict(x)
+    odd = AutoscaledHABNN(3).fit(x * [1e3, 1e-4, 7] + [5e4, 1, -3], 250 * y - 4e3)
+    scaled = odd.predict(x * [1e3, 1e-4, 7] + [5e4, 1, -3])
+    np.testing.assert_allclose(scaled.loc, 250 * plain.loc - 4e3, rtol=1e-6)
+    np.testing.assert_allclose(scaled.scale_sq, 250**2 * plain.scale_sq, rtol=1e-5)
+
+
+def test_autoscaled_equals_a_network_on_standardised_data_vs_habnn():
+    x, y = data()
+    model = AutoscaledHABNN(3, warmup=40, seed=2).fit(x, y)
+    loc, scale, target_loc, unit = x[:40].mean(axis=0), x[:40].std(axis=0), y[:40].mean(), y[:40].std()
+    network = HABNN(3, 1, **RECOMMENDED, seed=2).fit((x - loc) / scale, (y - target_loc) / unit)
+    wanted, got = network.predict((x - loc) / scale), model.predict(x)
+    np.testing.assert_allclose(got.loc, target_loc + unit * wanted.loc, rtol=1e-12)
+    np.testing.assert_allclose(got.variance, unit**2 * wanted.variance, rtol=1e-12)
+
+
+def test_autoscaled_returns_to_the_targets_distribution_far_outside():
+    x, y = data()
+    far = AutoscaledHABNN(3).fit(x, y).predict(x + 40)
+    np.testing.assert_allclose(far.mean, y.mean(), rtol=1e-12)
+    np.testing.assert_allclose(far.variance, y.var(), rtol=1e-12)
+
+
+def test_autoscaled_trust_falls_as_a_gaussian_of_the_distance():
+    x, y = data()
+    model = AutoscaledHABNN(3, warmup=len(x)).fit(x, y)
+    outside = np.array([[x[:, 0].max() + 1.5 * x[:, 0].std(), 0.0, 0.0]])
+    w = np.exp(-(1.5**2) / 2)
+    z = (outside - x.mean(axis=0)) / x.std(axis=0)
+    network = y.mean() + y.std() * model.network.predict(z).loc
+    np.testing.assert_allclose(model.predict(outside).mean, y.mean() + w * (network - y.mean()), rtol=1e-10)
+
+
+@pytest.mark.parametrize("cuts", [(1,), (20, 49), (50,), (60, 61, 100)])
+def test_autoscaled_learns_the_same_in_pieces(cuts):
+    x, y = data()
+    whole, pieces = AutoscaledHABNN(3).fit(x, y), AutoscaledHABNN(3)
+    for part_x, part_y in zip(np.split(x, cuts), np.split(y, cuts), strict=True):
+        pieces.fit(part_x, part_y)
+    one_by_one = AutoscaledHABNN(3)
+    for row, target in zip(x, y, strict=True):
+        one_by_one.update(row, target)
+    for other in (pieces, one_by_one):
+        assert other.n_samples == whole.n_samples == 150
+        np.testing.assert_allclose(other.predict(x).loc, whole.predict(x).loc, rtol=1e-9)
+        np.testing.assert_allclose(other.predict(x).scale_sq, whole.predict(x).scale_sq, rtol=1e-9)
+
+
+def test_autoscaled_predicts_during_the_warm_up_and_goes_on_learning():
+    x, y = data()
+    model = AutoscaledHABNN(3, warmup=100).fit(x[:30], y[:30])
+    early = model.predict(x[30:])
+    assert np.mean((early.mean[:, 0] - y[30:]) ** 2) < 0.8 * y.var()
+    assert model.n_samples == 30
+    np.testing.assert_array_equal(early.loc, AutoscaledHABNN(3, warmup=30).fit(x[:30], y[:30]).predict(x[30:]).loc)
+    assert np.isfinite(AutoscaledHABNN(3).update(x[0], y[0]).predict(x).scale_sq).all()
+
+
+def test_autoscaled_finds_the_unit_of_an_input_that_was_constant():
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((600, 2))
+    x[:100, 1] = 288.0
+    x[100:, 1] = 288.0 + 1e4 * rng.standard_normal(500)
+    y = x[:, 0] + (x[:, 1] - 288) / 1e4
+    model = AutoscaledHABNN(2).fit(x[:500], y[:500])
+    assert np.mean((model.predict(x[500:]).mean[:, 0] - y[500:]) ** 2) < 0.05 * y[500:].var()
+
+
+def test_autoscaled_distrusts_a_change_of_what_never_changed():
+    x, y = data()
+    x[:, 2] = 288.0
+    model = AutoscaledHABNN(3).fit(x, y)
+    changed = x.copy()
+    changed[:, 2] = 10 * 288.0
+    np.testing.assert_allclose(model.predict(changed).mean, y.mean(), rtol=1e-9)
+
+
+def test_autoscaled_handles_constant_targets():
+    x, _ = data()
+    prediction = AutoscaledHABNN(3).fit(x, np.full(len(x), 7.0)).predict(x)
+    np.testing.assert_allclose(prediction.mean, 7.0, atol=0.05)
+    assert np.isfinite(prediction.logpdf(7.0)).all()
+
+
+def test_autoscaled_has_several_outputs():
+    x, y = data()
+    both = AutoscaledHABNN(3, 2).fit(x, np.column_stack([y, 1e3 * x[:, 2]])).predict(x)
+    assert both.loc.shape == (150, 2)
+    assert np.corrcoef(both.loc[:, 1], x[:, 2])[0, 1] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "message"),
+    [
+        (np.zeros((4, 2)), np.zeros(4), r"inputs must have shape \(4, 3\), got \(4, 2\)"),
+        (np.zeros((4, 3)), np.zeros(5), r"targets must have shape \(4, 1\), got \(5, 1\)"),
+        (np.full((4, 3), np.nan), np.zeros(4), "inputs must be finite"),
+        (np.zeros((4, 3)), np.full(4, np.inf), "targets must be finite"),
+    ],
+)
+def test_autoscaled_raises_on_bad_samples_and_keeps_its_state(inputs, targets, message):
+    x, y = data()
+    model = AutoscaledHABNN(3).fit(x, y)
+    before = model.predict(x).loc
+    with pytest.raises(ValueError, match=message):
+        model.fit(inputs, targets)
+    np.testing.assert_array_equal(model.predict(x).loc, before)
+
+
+def test_autoscaled_raises_on_samples_too_large_and_keeps_its_state():
+    x, y = data()
+    model = AutoscaledHABNN(3).fit(x, y)
+    before = model.predict(x).loc
+    with pytest.raises(ValueError, match="small enough to square"):
+        model.fit(np.full((1, 3), 1e300), [0.0])
+    np.testing.assert_array_equal(model.predict(x).loc, before)
+
+
+def test_autoscaled_raises_on_predicting_without_samples():
+    with pytest.raises(ValueError, match="predict must follow at least one sample"):
+        AutoscaledHABNN(3).predict(np.zeros((1, 3)))
+
+
+@pytest.mark.parametrize("warmup", [1, 2.5, float("nan")])
+def test_autoscaled_raises_on_warmup(warmup):
+    with pytest.raises(ValueError, match="warmup must be an integer of at least 2"):
+        AutoscaledHABNN(3, warmup=warmup)

@@ -1,0 +1,133 @@
+"""The methods of the regression study: names, variants, missing packages, and that each one learns."""
+
+import numpy as np
+import pytest
+
+from habnn_control import HABNN
+from habnn_control.uci import methods
+from habnn_control.uci.methods import METHODS
+from habnn_control.uci.methods.base import NOISE_SHARES, NoiseChosen, gaussian
+from habnn_control.uci.methods.pbp import PBP
+
+LEARNING = [name for name in METHODS if name != "constant"]
+
+
+def data(n=250, noise=0.1, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 3))
+    return x, x @ [0.8, -0.5, 0.2] + noise * rng.standard_normal(n)
+
+
+def fitted(name, x, y, seed=0):
+    package = METHODS[methods.split(name)[0]].package
+    pytest.importorskip(package, reason=f"{package} is in the regression extra")
+    method = methods.build(name, x.shape[1], seed)
+    method.tune(x, y)
+    method.fit(x, y)
+    return method
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_method_beats_the_constant_and_repeats_itself(name):
+    x, y = data()
+    test_x, test_y = data(200, seed=1)
+    method = fitted(name, x, y)
+    prediction = method.predict(test_x)
+    constant = fitted("constant", x, y).predict(test_x)
+    assert prediction.mean.shape == prediction.logpdf(test_y).shape == prediction.cdf(test_y).shape == (200,)
+    assert np.mean((prediction.mean - test_y) ** 2) < 0.4 * np.mean((constant.mean - test_y) ** 2)
+    assert prediction.logpdf(test_y).mean() > constant.logpdf(test_y).mean()
+    again = fitted(name, x, y).predict(test_x)
+    np.testing.assert_array_equal(again.mean, prediction.mean)
+
+
+@pytest.mark.parametrize("name", ["habnn", "pbp", "dropout", "laplace", "svi"])
+def test_method_depends_on_its_seed(name):
+    x, y = data(60)
+    assert not np.array_equal(fitted(name, x, y).predict(x).mean, fitted(name, x, y, seed=1).predict(x).mean)
+
+
+@pytest.mark.parametrize("name", ["pbp", "dropout", "laplace"])
+def test_method_leaves_the_global_random_state_alone(name):
+    torch = pytest.importorskip("torch")
+    x, y = data(40)
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    fitted(name, x, y).predict(x)
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_tagi_and_kbnn_are_limits_of_habnn():
+    x, y = data()
+    for name, covariance in (("tagi", "diagonal"), ("kbnn", "full")):
+        method = fitted(name, x, y, seed=4)
+        network = HABNN(3, 1, (50,), np.inf, 0.1, covariance, noise_variance=method.noise_variance, seed=4).fit(x, y)
+        np.testing.assert_array_equal(method.predict(x).mean, network.predict(x).mean[:, 0])
+
+
+def test_noise_chosen_is_the_most_likely_on_the_last_tenth_vs_formula():
+    class Zero(NoiseChosen):
+        def fit(self, x, y):  # noqa: ARG002
+            self.rows = len(x)
+
+        def predict(self, x):
+            return gaussian(np.zeros(len(x)), np.full(len(x), self.noise_variance))
+
+    rng = np.random.default_rng(0)
+    y = np.concatenate([rng.standard_normal(900), np.sqrt(0.1) * rng.standard_normal(100)])
+    zero = Zero(1, 0)
+    zero.tune(y[:, None], y)
+    assert zero.rows == 900
+    assert zero.noise_variance == pytest.approx(0.1 * y[:900].var())
+    assert 0.1 in NOISE_SHARES
+
+
+def test_pbp_learns_the_noise():
+    x, y = data(1500, noise=0.4)
+    pbp = fitted("pbp", x, y)
+    test_x, _ = data(100, seed=1)
+    variance = pbp.predict(test_x).variance.mean()
+    assert 0.4**2 * 0.85 < variance < 0.4**2 * 1.6  # the rest is the weights' own uncertainty
+
+
+def test_pbp_update_vs_kalman_gain():
+    """With a certain hidden layer the network is linear in its output weights: one step is a diagonal Kalman filter."""
+    pytest.importorskip("torch")
+    pbp = PBP(2, 0)
+    pbp._variances[0][:] = 1e-14
+    x, y = np.array([[0.7, -0.4]]), np.array([2.0])
+    hidden = np.append(np.maximum(pbp._means[0] @ [0.7, -0.4, 1.0], 0) / np.sqrt(3), 1.0) / np.sqrt(51)
+    mean, variance = pbp._means[1][0].copy(), pbp._variances[1][0].copy()
+    total = hidden**2 @ variance + 6 / 5
+    pbp.fit(x, y)
+    np.testing.assert_allclose(pbp._means[1][0], mean + variance * hidden * (2 - hidden @ mean) / total, atol=1e-5)
+    np.testing.assert_allclose(pbp._variances[1][0], variance - (variance * hidden) ** 2 / total, atol=1e-5)
+
+
+def test_variant_changes_the_network():
+    x, y = data(50)
+    wanted = HABNN.paper(3, hidden=(50, 50), scale=0.5, seed=0).fit(x, y).predict(x).mean[:, 0]
+    np.testing.assert_array_equal(fitted("habnn:scale=0.5,layers=2", x, y).predict(x).mean, wanted)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("habn", "did you mean 'habnn'"),
+        (
+            "habnn:scal=1",
+            "a variant must change scale, dof, layers of a HABNN, got 'habnn:scal=1'; did you mean 'scale'",
+        ),
+        ("pbp:scale=1", "a variant must change"),
+        ("habnn:scale=big", "must read NAME:SETTING=NUMBER"),
+    ],
+)
+def test_check_raises_on_name(name, message):
+    with pytest.raises(ValueError, match=message):
+        methods.check(name)
+
+
+def test_check_raises_on_missing_extra(monkeypatch):
+    monkeypatch.setattr("habnn_control.uci.methods.find_spec", lambda _: None)
+    with pytest.raises(ValueError, match=r"nuts must have the package numpyro, got none; install the regression extra"):
+        methods.check("nuts")
