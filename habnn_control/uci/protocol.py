@@ -33,7 +33,7 @@ class Task(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a task: scores (test sets, scores), the training time and the rows trained on."""
+    """What came of a task: scores (test sets, scores), the training time and the rows the method used."""
 
     scores: Array
     fit_seconds: float
@@ -62,7 +62,7 @@ def play(task: Task, files: dict[str, Path]) -> Outcome:
         method.fit(data.x, data.y)
         seconds = perf_counter() - start
         scores = [score(method.predict(data.test_x[name]), data.test_y, data.unit) for name in TEST_SETS]
-    return Outcome(np.array(scores), seconds, len(data.x))
+    return Outcome(np.array(scores), seconds, int(min(len(data.x), method.max_rows)))
 
 
 def split(x: Array, y: Array, task: Task) -> Split:

@@ -49,7 +49,8 @@ def relative_errors(results: pd.DataFrame) -> pd.DataFrame:
 def times(timings: pd.DataFrame) -> pd.DataFrame:
     """Return the training time of a sample in microseconds by method and set, and what the paper's times amount to.
 
-    The time is that of the fastest run: others were disturbed by what else the machine did.
+    The time is that of the fastest run, divided by the rows the method used: other runs were disturbed by what else the
+    machine did.
     """
     per_sample = 1e6 * timings["fit_seconds"] / timings["n_train"]
     groups = per_sample.groupby([timings["method"], timings["dataset"]], sort=False)

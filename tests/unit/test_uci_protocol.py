@@ -107,3 +107,8 @@ def test_gaussian_mixture_vs_quadrature():
     assert integrate.quad(density, -30, 30)[0] == pytest.approx(1.0, abs=1e-8)
     assert integrate.quad(density, -30, 2.0)[0] == pytest.approx(mixture.cdf(np.array([2.0]))[0], abs=1e-8)
     assert integrate.quad(lambda y: y * density(y), -30, 30)[0] == pytest.approx(mixture.mean[0], abs=1e-8)
+
+
+def test_play_counts_the_rows_a_method_used(files, monkeypatch):
+    monkeypatch.setattr("habnn_control.uci.methods.closed_form.Constant.max_rows", 100)
+    assert play(task(), files).n_train == 100

@@ -1,6 +1,7 @@
 """What every method of the study offers, and how fixed noise levels are chosen."""
 
 from abc import ABC, abstractmethod
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ class Method(ABC):
     seed : int
         Of everything random in the method.
     """
+
+    max_rows: float = inf  # a method too slow for all training rows takes as many of them
 
     def __init__(self, n_inputs: int, seed: int) -> None:
         self.n_inputs, self.seed = n_inputs, seed
