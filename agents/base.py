@@ -15,6 +15,7 @@ from habnn_control._files import save_arrays
 
 Action = NDArray[Any]
 State = Any
+CURRENT = "current_observation"  # name of an array in the file of an agent that can be resumed
 
 
 class Step(NamedTuple):
@@ -53,6 +54,7 @@ class Agent(ABC):
         self.seed = seed
         self.name = type(self).__name__
         self.settings: dict[str, Any] = {}
+        self._current: NDArray[Any] | None = None  # the observation to act on next; None: reset first
 
     def set_env(self, env: gym.Env[Any, Any]) -> None:
         """Go on in another environment with the same spaces."""
@@ -60,8 +62,15 @@ class Agent(ABC):
         if old != new:
             raise ValueError(f"{self.name}: env must have the spaces {old}, got {new}; make a new agent for it.")
         self.env = env
+        self._current = None
 
-    def learn(self, total_timesteps: int, progress_bar: bool = False, callback: Callback | None = None) -> Self:
+    def learn(
+        self,
+        total_timesteps: int,
+        progress_bar: bool = False,
+        callback: Callback | None = None,
+        resume: bool = False,
+    ) -> Self:
         """Play `total_timesteps` steps from a reset and learn from each.
 
         Parameters
@@ -72,6 +81,9 @@ class Agent(ABC):
             Show progress with the current loss.
         callback : callable, optional
             Gets each `Step`; learning stops after a step for which it returns False.
+        resume : bool
+            Go on where the last call ended, without a reset, unless the episode was over. After `agents.load` the
+            environment must be in the state it had when the agent was saved.
 
         Returns
         -------
@@ -79,19 +91,20 @@ class Agent(ABC):
             The agent itself.
         """
         check_timesteps(self.name, total_timesteps)
-        observation = self._reset()
+        if not resume:
+            self._current = None
         with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
             for timestep in range(1, total_timesteps + 1):
+                observation = self._reset() if self._current is None else self._current
                 action = self._act(observation, deterministic=False)
                 step = Step(timestep, observation, action, *_step(self.env, action))
                 self._observe(step)
+                self._current = None if step.terminated or step.truncated else step.next_observation
                 if progress_bar:
                     progress.set_postfix(self._progress(step), refresh=False)
                     progress.update()
                 if callback is not None and callback(step) is False:
                     break
-                done = step.terminated or step.truncated
-                observation = self._reset() if done else step.next_observation
         return self
 
     def predict(
@@ -124,13 +137,18 @@ class Agent(ABC):
         return np.stack([self._act(row, deterministic=deterministic) for row in observation]), state
 
     def save(self, path: str | Path) -> None:
-        """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back."""
+        """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back.
+
+        Functions among the settings, such as a loss, are left out: give them to `agents.load`.
+        """
         state, arrays = self._state()
+        if self._current is not None:
+            arrays = {**arrays, CURRENT: self._current}
         header = {
             "kind": "agent",
             "agent": self.name,
             "seed": self.seed,
-            "settings": self.settings,
+            "settings": {name: value for name, value in self.settings.items() if not callable(value)},
             "spaces": describe_spaces(self.env),
             "state": state,
         }

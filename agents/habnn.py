@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
@@ -10,17 +10,30 @@ from numpy.typing import NDArray
 
 from agents.base import Action, Agent, State, Step
 from envs import ACTUATOR_STEPS, IndustrialBenchmarkEnv
-from habnn_control.dynamics import Kinematics, Prediction, TransitionModel
+from habnn_control._names import nearest
+from habnn_control.dynamics import PROPAGATIONS, Kinematics, Memory, Prediction, TransitionModel, Transitions
 from habnn_control.planning import ICEM, Plan
-from habnn_control.sampling import Loss, strategy
+from habnn_control.sampling import Loss, Strategy, strategy
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
+
+_SAFE_EVERY = 25  # steps between copies of the network that recovery goes back to
+_N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
 def plant_loss(actions: Array, observations: Array) -> Array:  # noqa: ARG001  # a Loss may look at the actions
     """Return consumption + 3 x fatigue of Industrial Benchmark observations."""
     return np.asarray(observations[..., 5] + 3.0 * observations[..., 4])
+
+
+class _State(NamedTuple):
+    """What `predict` must know of the episode it plays: returned by each call, handed to the next."""
+
+    memory: Memory
+    action: Action
+    plan: Plan | None
+    n_steps: int
 
 
 class HABNNAgent(Agent):
@@ -39,8 +52,11 @@ class HABNNAgent(Agent):
     seed : int
     loss : callable, optional
         Losses of batches: (actions (..., n_actions), next observations (..., n_observed)) -> (...,).
-    sampling : str
-        Strategy of `habnn_control.sampling`: default, greedy, optimistic, pessimistic, information, thompson.
+    sampling : str or dict
+        Strategy of `habnn_control.sampling`: default, greedy, optimistic, pessimistic, information, thompson, or one
+        described as for `habnn_control.sampling.strategy`.
+    propagation : {"mean", "moments", "samples"}
+        How uncertainty travels along a plan; see `TransitionModel.forecast`.
     kinematics : bool
         On the Industrial Benchmark: whether the actuators' motion is known, or learned like everything else.
     history, memory, averages, target, input_gain, target_gain
@@ -65,7 +81,8 @@ class HABNNAgent(Agent):
         *,
         seed: int = 0,
         loss: Loss | None = None,
-        sampling: str = "default",
+        sampling: str | dict[str, Any] = "default",
+        propagation: str = "mean",
         kinematics: bool = True,
         history: int = 10,
         memory: int = 2,
@@ -85,8 +102,15 @@ class HABNNAgent(Agent):
         observed, acted = env.observation_space, env.action_space
         if not (isinstance(observed, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)):
             raise TypeError(f"habnn: env must have Box spaces, got {observed} and {acted}; use continuous actions.")
-        if observed.shape is None or len(observed.shape) != 1 or len(acted.shape) != 1:
+        if len(observed.shape) != 1 or len(acted.shape) != 1:
             raise ValueError(f"habnn: env must have flat spaces, got {observed} and {acted}; flatten them.")
+        if not acted.is_bounded():
+            raise ValueError(f"habnn: env must have bounded actions, got {acted}; rescale or clip them.")
+        if propagation not in PROPAGATIONS:
+            raise ValueError(
+                f"habnn: propagation must be one of {', '.join(PROPAGATIONS)}, got {propagation!r}; "
+                f"{nearest(propagation, PROPAGATIONS)}"
+            )
         on_plant = isinstance(env.unwrapped, IndustrialBenchmarkEnv) and observed.shape == (6,)
         if loss is None and not on_plant:
             raise ValueError("habnn: loss must be given for this environment, got None; pass loss=your_function.")
@@ -96,7 +120,7 @@ class HABNNAgent(Agent):
         self._horizon, self._hold, self._excitation = horizon, hold, excitation
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._planner = ICEM(n_candidates=n_candidates, n_iterations=n_iterations)
-        self._rng = np.random.default_rng(seed)
+        self._propagation = propagation
         known = kinematics and on_plant
         self.model = TransitionModel(
             observed.low,
@@ -116,79 +140,170 @@ class HABNNAgent(Agent):
         )
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # with kinematics: stay put
         self._plan: Plan | None = None
-        self._n_planned = 0
-        self._n_steps = 0
+        self._n_steps = 0  # learned from, those of pretraining included
+        self._safe = self.model.network.get_state()  # a copy to go back to
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
 
-    # ------------------------------------------------------------------ the loop
+    # ------------------------------------------------------------------ learning
+
+    def pretrain(self, transitions: Transitions) -> Self:
+        """Learn from logged steps before going online; they count as steps of the excitation and the schedules."""
+        self.model.pretrain(transitions)
+        self._n_steps += len(np.asarray(transitions.starts))
+        self._current = None  # what the model remembers now is the log's last episode
+        self._keep_safe()
+        return self
 
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
-        self.model.begin(observation)
+        self.model.begin(self._checked(observation))
         self._plan = None
 
-    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
-        action = self._excite(self._n_steps) if self._n_steps < self._excitation else self._planned_action()
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
+        action = self._choose().astype(self.env.action_space.dtype)
         self.prediction = self.model.predict(action)
-        return action.astype(self.env.action_space.dtype)
+        return action
+
+    def _choose(self) -> Array:
+        if not self.model.is_sound():
+            self._recover()
+            return self._rest_action
+        if self._n_steps < self._excitation:
+            return self._excite(self._n_steps)
+        self._plan = self._search(self._sampling, self._rng(), self._plan)
+        return self._first_action(self._plan)
 
     def _observe(self, step: Step) -> None:
-        self.model.observe(step.action, step.next_observation)
         self._n_steps += 1
+        try:
+            self.model.observe(step.action, step.next_observation)
+        except ValueError as error:  # not finite, or too large to learn from: as if it had not been measured
+            logger.warning("habnn: step %d is not learned from: %s", self._n_steps, error)
+            self.model.follow(step.action, self.model.memory.observation)
+        if self._n_steps % _SAFE_EVERY == 0:
+            self._keep_safe()
 
-    def predict(
-        self,
-        observation: NDArray[Any],
-        state: State = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = True,  # noqa: ARG002  # SB3's signature; planning has chance in its search only
-    ) -> tuple[Action, State]:
-        """Choose an action without learning; call it with each observation in turn, for the model has a memory.
+    def _keep_safe(self) -> None:
+        if self.model.is_sound():
+            self._safe = self.model.network.get_state()
 
-        `state` is the action returned before (None at the start of an episode): the next call knows from it what led
-        to its observation.
-        """
-        if state is None or (episode_start is not None and np.all(episode_start)):
-            self._begin(observation, {})
-        else:
-            self.model.follow(state, observation)
-        action = self._planned_action().astype(self.env.action_space.dtype)
-        return action, action
+    def _recover(self) -> None:
+        """Go back to the last network that was known to be good."""
+        self.model.network.set_state(self._safe)
+        self._plan = None
+        samples = self.model.network.n_samples
+        logger.warning("habnn: the model is broken at step %d; back to that of %d samples.", self._n_steps, samples)
 
     def _excite(self, step: int) -> Array:
         """Return a square wave of all actions, half a period of three steps, each action one step ahead of the last."""
         phase = (step + np.arange(len(self._low))) // 3 % 2
         return np.where(phase == 0, self._low, self._high)
 
+    def _progress(self, step: Step) -> dict[str, str]:
+        """Return the loss and half the width of the 90 % interval it was predicted with, the parts independent."""
+        assert self.prediction is not None
+        indices, mean, low, high = self.prediction
+        ends = np.tile(np.asarray(step.next_observation, dtype=np.float64), (2, len(indices), 1))
+        ends[..., indices] = mean
+        ends[:, np.arange(len(indices)), indices] = low, high  # each part at its ends, the others as expected
+        losses = self._loss(np.broadcast_to(step.action, (2, len(indices), len(step.action))), ends)
+        half_width = 0.5 * np.sqrt(np.sum((losses[1] - losses[0]) ** 2))
+        return {**super()._progress(step), "uncertainty": f"{half_width:.1f}"}
+
+    # ------------------------------------------------------------------ acting without learning
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: State = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Action, State]:
+        """Choose an action without learning.
+
+        The model has a memory: hand each call the `state` that the call before returned, None at the start of an
+        episode. A batch of observations has a state for each row.
+
+        Parameters
+        ----------
+        observation : array, shape of the observation space, or a batch of these
+        state : any
+            Returned by the call before.
+        episode_start : array of bool, optional
+            Rows at which an episode starts, whatever their state is.
+        deterministic : bool
+            Whether to leave out what is done only to learn: curiosity, optimism, Thompson's draws.
+
+        Returns
+        -------
+        action : array
+        state : any
+        """
+        observation = self._checked(observation)
+        if observation.shape == self.env.observation_space.shape:
+            start = state is None or (episode_start is not None and bool(np.all(episode_start)))
+            return self._predict_one(observation, None if start else state, deterministic)
+        states = [None] * len(observation) if state is None else state
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(observation))
+        rows = [
+            self._predict_one(row, None if start else one, deterministic)
+            for row, one, start in zip(observation, states, starts, strict=True)
+        ]
+        return np.stack([action for action, _ in rows]), tuple(one for _, one in rows)
+
+    def _predict_one(
+        self, observation: NDArray[Any], state: "_State | None", deterministic: bool
+    ) -> tuple[Action, "_State"]:
+        chosen, kept = self._sampling.without_exploration() if deterministic else self._sampling, self.model.memory
+        try:
+            if state is None:
+                self.model.begin(observation)
+                state = _State(self.model.memory, self._rest_action, None, 0)
+            else:
+                self.model.memory = state.memory
+                self.model.follow(state.action, observation)
+            plan = self._search(chosen, self._rng(state.n_steps), state.plan)
+            action = self._first_action(plan).astype(self.env.action_space.dtype)
+            return action, _State(self.model.memory, action, plan, state.n_steps + 1)
+        finally:
+            self.model.memory = kept
+
     # ------------------------------------------------------------------ planning
 
-    def _planned_action(self) -> Array:
-        function = self.model.network.sample_function(self._rng) if self._sampling.thompson else None
+    def _rng(self, *more: int) -> np.random.Generator:
+        """Return the generator of one decision: the same question gets the same answer, asking changes nothing."""
+        return np.random.default_rng((self.seed, self._n_steps, *more))
+
+    def _search(self, strategy: Strategy, rng: np.random.Generator, previous: Plan | None) -> Plan | None:
+        """Plan; None, with a warning, if no candidate has a finite cost."""
+        propagation = "samples" if strategy.thompson else self._propagation
+        n_functions = (1 if strategy.thompson else _N_PARTICLES) if propagation == "samples" else 0
+        functions = [self.model.network.sample_function(rng) for _ in range(n_functions)]
+        n_planned = max(self._n_steps - self._excitation, 0)
 
         def objective(sequences: Array) -> Array:
             tail = np.broadcast_to(self._rest_action, (len(sequences), self._hold, len(self._low)))
             actions = np.concatenate([sequences, tail], axis=1)
-            forecast = self.model.forecast(actions, function)
-            return self._sampling.costs(forecast, actions, self._loss, self._n_planned, self._weights)
+            forecast = self.model.forecast(actions, propagation, functions)
+            return strategy.costs(forecast, actions, self._loss, n_planned, self._weights)
 
-        plan = self._planner.plan(objective, self._low, self._high, self._horizon, self._rng, self._plan)
-        self._n_planned += 1
-        if not np.isfinite(plan.cost):
-            logger.warning("habnn: no candidate has a finite cost at step %d; holding still.", self._n_steps)
-            self._plan = None
-            return self._rest_action
-        self._plan = plan
-        return np.asarray(plan.actions[0])
+        plan = self._planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
+        if np.isfinite(plan.cost):
+            return plan
+        logger.warning("habnn: no candidate has a finite cost at step %d; holding still.", self._n_steps)
+        return None
+
+    def _first_action(self, plan: Plan | None) -> Array:
+        return self._rest_action if plan is None else np.asarray(plan.actions[0])
 
     # ------------------------------------------------------------------ files
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        counts = {"n_steps": self._n_steps, "n_planned": self._n_planned, "rng": self._rng.bit_generator.state}
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
-        return counts, self.model.get_state() | plan
+        return {"n_steps": self._n_steps}, self.model.get_state() | plan
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._n_steps, self._n_planned = state["n_steps"], state["n_planned"]
-        self._rng.bit_generator.state = state["rng"]
+        self._n_steps = state["n_steps"]
         self.model.set_state(arrays)
+        self._keep_safe()
         plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
         self._plan = Plan(**plan) if plan else None

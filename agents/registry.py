@@ -1,12 +1,13 @@
 """Names of all agents, and how to build and load them."""
 
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
-from agents.base import Agent, describe_spaces
+from agents.base import CURRENT, Agent, describe_spaces
 from habnn_control._files import load_arrays
 from habnn_control._names import nearest
 
@@ -24,8 +25,29 @@ _TUNED: dict[str, dict[str, Any]] = {
     "sac": {"normalise": True, "learning_starts": 12, "train_freq": 1, "gamma": 0.97},
     "ppo": {"normalise": True, "n_steps": 32, "batch_size": 32, "gamma": 0.97},
 }
+# What the paper tells of its agent; it leaves open the planner, the noise (here fixed) and how uncertainty counts.
+_PAPER: dict[str, Any] = {
+    "history": 0,
+    "memory": 1,
+    "averages": (),
+    "target": "absolute",
+    "kinematics": False,
+    "excitation": 0,
+    "sampling": "optimistic",
+    "network": {
+        "hidden": (80,),
+        "dof": 12.0,
+        "scale": 0.01,
+        "covariance": "diagonal",
+        "output_prior_std": 1.0,
+        "output_scale": 0.01,
+        "fan": "out",
+        "noise_weight": inf,
+    },
+}
 _ENTRIES = {
     "habnn": _Entry("agents.habnn", "HABNNAgent"),
+    "habnn-paper": _Entry("agents.habnn", "HABNNAgent", _PAPER),
     "noop": _Entry("agents.reference", "Noop"),
     "random": _Entry("agents.reference", "Random"),
     "hold": _Entry("agents.reference", "Hold"),
@@ -68,7 +90,7 @@ def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> A
     return agent
 
 
-def load(path: str | Path, env: gym.Env[Any, Any]) -> Agent:
+def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     """Load the agent that `Agent.save` wrote to `path`, to go on in `env`.
 
     Parameters
@@ -77,6 +99,8 @@ def load(path: str | Path, env: gym.Env[Any, Any]) -> Agent:
         The saved agent.
     env : gymnasium.Env
         An environment with the spaces the agent was made for.
+    **settings
+        Functions that the agent was made with, such as a loss: a file cannot hold them.
 
     Returns
     -------
@@ -88,7 +112,8 @@ def load(path: str | Path, env: gym.Env[Any, Any]) -> Agent:
         raise ValueError(
             f"load: env must have the spaces {header['spaces']} of {path}, got {spaces}; make the same environment."
         )
-    agent = make(header["agent"], env, header["seed"], **header["settings"])
+    agent = make(header["agent"], env, header["seed"], **header["settings"] | settings)
+    agent._current = arrays.get(CURRENT)
     agent._restore(header["state"], arrays)
     return agent
 

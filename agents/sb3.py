@@ -90,9 +90,17 @@ class SB3Agent(Agent):
         super().set_env(env)
         self._tap.env = env
 
-    def learn(self, total_timesteps: int, progress_bar: bool = False, callback: Callback | None = None) -> Self:
+    def learn(
+        self,
+        total_timesteps: int,
+        progress_bar: bool = False,
+        callback: Callback | None = None,
+        resume: bool = False,
+    ) -> Self:
         """Play exactly `total_timesteps` steps from a reset and learn from each; see `Agent.learn`."""
         check_timesteps(self.name, total_timesteps)
+        if resume:
+            raise ValueError(f"{self.name}: resume must be False, got {resume}; this agent starts with a reset.")
         self._tap.timestep = 0
         self.model.set_env(self.model.get_env())  # makes SB3 reset the environment
         with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:

@@ -1,6 +1,6 @@
 """One-step dynamics learned online: (recent history, action) -> distribution of the next observation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._names import nearest
-from habnn_control.network import HABNN
+from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, Trail
+from habnn_control._targets import TARGETS, Transform, units
+from habnn_control.network import HABNN, FunctionSample
 
 Array = NDArray[np.float64]
-TARGETS = ("absolute", "delta", "log")
-_LOG_OFFSET = 0.01  # of the range, added before the logarithm: noise near the lower bound must not dominate
+_ABSURD = 1e30  # inputs and targets are of order one, and so are weights
+PROPAGATIONS = ("mean", "moments", "samples")
 
 
 @dataclass(frozen=True)
@@ -59,33 +61,46 @@ class Forecast(NamedTuple):
     information: Array
 
 
-class _Transform:
-    """Between observed values and the network's targets."""
+class Transitions(NamedTuple):
+    """Logged steps, in the order they were made.
 
-    def __init__(self, kind: str, low: Array, high: Array, gain: float) -> None:
-        self.log, self.gain = kind == "log", gain
-        self.centre, self.unit = _units(low, high)
-        self.shift = _LOG_OFFSET * 2 * self.unit - low
-        if self.log and not np.isfinite(low).all():
-            raise ValueError(f"TransitionModel: target 'log' must have a lower bound, got low = {low}; use 'absolute'.")
+    Attributes
+    ----------
+    observations, next_observations : array_like, shape (n, n_observed)
+        Before and after each step.
+    actions : array_like, shape (n, n_actions)
+    starts : array_like of bool, shape (n,)
+        Whether an episode starts with the step; the very first always does.
+    """
 
-    def forward(self, values: Array) -> Array:
-        if self.log:
-            return np.asarray(self.gain * np.log(np.maximum(values + self.shift, 1e-3 * self.unit)))
-        return np.asarray(self.gain * (values - self.centre) / self.unit)
+    observations: ArrayLike
+    actions: ArrayLike
+    next_observations: ArrayLike
+    starts: ArrayLike
 
-    def inverse(self, targets: Array, noise: Array | float = 0.0) -> Array:
-        """Return the expected values for targets with Gaussian noise of variance `noise` around them."""
-        if self.log:
-            return self._exp(targets + 0.5 * noise / self.gain) - self.shift
-        return self.centre + self.unit * targets / self.gain
 
-    def slope(self, targets: Array) -> Array:
-        """Return the derivative of `inverse`."""
-        return self._exp(targets) / self.gain if self.log else np.broadcast_to(self.unit / self.gain, targets.shape)
+class Memory(NamedTuple):
+    """What a model remembers of the episode it is in.
 
-    def _exp(self, targets: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(targets / self.gain, 50.0)))
+    Attributes
+    ----------
+    observation : array, shape (n_observed,)
+        The last one.
+    settings : array, shape (history + 1, n_set)
+        What the agent set, scaled, newest last.
+    past : array, shape (max(memory, 1), n_outputs)
+        Targets, newest last.
+    slow : array, shape (n_averages, n_outputs)
+        Running averages of the targets.
+    origin : array, shape (n_outputs,)
+        Targets of the very first observation, which all others are relative to; the same in all episodes.
+    """
+
+    observation: Array
+    settings: Array
+    past: Array
+    slow: Array
+    origin: Array
 
 
 class TransitionModel:
@@ -150,187 +165,222 @@ class TransitionModel:
                 f"got {history}, {memory}, {averages}; 10, 2 and (8,) are good starts."
             )
         self.low, self.high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
-        self._action_units = _units(np.asarray(action_low, dtype=np.float64), np.asarray(action_high, dtype=np.float64))
+        self._action_units = units(np.asarray(action_low, dtype=np.float64), np.asarray(action_high, dtype=np.float64))
         self._actuated = np.array(() if kinematics is None else kinematics.indices, dtype=np.int64)
         self._steps = np.array(() if kinematics is None else kinematics.steps)
         self._exogenous = np.array(sorted(exogenous), dtype=np.int64)
         taken = {*self._actuated.tolist(), *self._exogenous.tolist()}
         self.outputs = np.array([i for i in range(len(self.low)) if i not in taken], dtype=np.int64)
-        self._transform = _Transform(target, self.low[self.outputs], self.high[self.outputs], target_gain)
+        self._transform = Transform(target, self.low[self.outputs], self.high[self.outputs], target_gain)
         self._delta = target == "delta"
-        self._memory, self._rates, self._gain = memory, 1 / np.array(averages, dtype=np.float64), input_gain
+        self._n_past, self._rates, self._gain = memory, 1 / np.array(averages, dtype=np.float64), input_gain
         n_set = len(self._actuated) or len(self._action_units[0])
         n_outputs = len(self.outputs)
         n_inputs = n_set * (history + 1) + n_outputs * (memory + len(self._rates)) + len(self._exogenous)
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **(network or {})})
-        self._settings = np.zeros((history + 1, n_set))  # what the agent set, newest last
-        self._past = np.zeros((max(memory, 1), n_outputs))  # targets relative to the first ones, newest last
-        self._slow = np.zeros((len(self._rates), n_outputs))
-        self._first = np.full(n_outputs, np.nan)  # targets of the very first observation: the origin of all others
-        self._observation = np.full(len(self.low), np.nan)
+        self.memory = Memory(
+            observation=np.full(len(self.low), np.nan),
+            settings=np.zeros((history + 1, n_set)),
+            past=np.zeros((max(memory, 1), n_outputs)),
+            slow=np.zeros((len(self._rates), n_outputs)),
+            origin=np.full(n_outputs, np.nan),
+        )
 
     # ------------------------------------------------------------------ history
 
     def begin(self, observation: ArrayLike) -> None:
         """Start an episode: the past is taken to have been as the first observation is."""
-        self._observation = np.array(observation, dtype=np.float64)
-        targets = self._transform.forward(self._observation[self.outputs])
-        if np.isnan(self._first).any():
-            self._first = targets
-        self._past[:] = self._slow[:] = targets - self._first
-        self._settings[:] = self._scaled_setting(self._observation[self._actuated]) if len(self._actuated) else 0.0
+        first, old = np.array(observation, dtype=np.float64), self.memory
+        targets = self._transform.forward(first[self.outputs])
+        origin = targets if np.isnan(old.origin).any() else old.origin
+        setting = self._scaled_setting(first[self._actuated]) if len(self._actuated) else np.zeros(1)
+        self.memory = Memory(
+            observation=first,
+            settings=np.broadcast_to(setting, old.settings.shape),
+            past=np.broadcast_to(targets - origin, old.past.shape),
+            slow=np.broadcast_to(targets - origin, old.slow.shape),
+            origin=origin,
+        )
+
+    def follow(self, action: ArrayLike, observation: ArrayLike) -> None:
+        """Move on to the observation that followed `action` without learning from it."""
+        after, old = np.array(observation, dtype=np.float64), self.memory
+        targets = self._targets(after)
+        reached = after[self._actuated] if len(self._actuated) else np.asarray(action, dtype=np.float64)
+        self.memory = Memory(
+            observation=after,
+            settings=np.concatenate([old.settings[1:], self._scaled_setting(reached)[None]]),
+            past=np.concatenate([old.past[1:], targets[None]]),
+            slow=old.slow + self._rates[:, None] * (targets - old.slow),
+            origin=old.origin,
+        )
+
+    def _targets(self, observation: Array) -> Array:
+        return self._transform.forward(observation[self.outputs]) - self.memory.origin
 
     def _scaled_setting(self, values: Array) -> Array:
         """Bring actuator positions, or actions, to [-gain, gain]."""
         if len(self._actuated):
-            centre, unit = _units(self.low[self._actuated], self.high[self._actuated])
+            centre, unit = units(self.low[self._actuated], self.high[self._actuated])
         else:
             centre, unit = self._action_units
         return np.asarray(self._gain * (values - centre) / unit)
 
-    def _inputs(self, settings: Array, past: Array, slow: Array) -> Array:
+    def _held(self) -> Array:
+        """Return the exogenous entries, scaled."""
+        centre, unit = units(self.low[self._exogenous], self.high[self._exogenous])
+        return np.asarray(self._gain * (self.memory.observation[self._exogenous] - centre) / unit)
+
+    def _inputs(self, settings: Array, past: Array, slow: Array, held: Array) -> Array:
         """Return network inputs (n, n_inputs) for n windows of settings, past targets and their slow averages."""
         n = len(settings)
-        parts = [settings.reshape(n, -1), past[:, past.shape[1] - self._memory :].reshape(n, -1), slow.reshape(n, -1)]
-        if len(self._exogenous):
-            centre, unit = _units(self.low[self._exogenous], self.high[self._exogenous])
-            held = self._gain * (self._observation[self._exogenous] - centre) / unit
-            parts.append(np.broadcast_to(held, (n, len(held))))
-        return np.concatenate(parts, axis=1)
-
-    def _next_setting(self, action: Array) -> Array:
-        """Return what the action sets, scaled: the actuators' next positions, or the action itself."""
-        if not len(self._actuated):
-            return self._scaled_setting(action)
-        position = self._observation[self._actuated] + self._steps * action
-        return self._scaled_setting(np.clip(position, self.low[self._actuated], self.high[self._actuated]))
+        recent = past[:, past.shape[1] - self._n_past :]
+        windows = [part.reshape(n, -1) for part in (settings, recent, slow)]
+        return np.concatenate([*windows, np.broadcast_to(held, (n, len(held)))], axis=1)
 
     def _next_inputs(self, action: ArrayLike) -> Array:
-        setting = self._next_setting(np.asarray(action, dtype=np.float64))
-        settings = np.concatenate([self._settings[1:], setting[None]])
-        return self._inputs(settings[None], self._past[None], self._slow[None])
+        setting = self._settings_ahead(np.asarray(action, dtype=np.float64)[None, None])[0]
+        settings = np.concatenate([self.memory.settings[1:], self._scaled_setting(setting)])
+        return self._inputs(settings[None], self.memory.past[None], self.memory.slow[None], self._held())
 
     # ------------------------------------------------------------------ one step
 
     def predict(self, action: ArrayLike, coverage: float = 0.9) -> Prediction:
         """Predict the observation after `action`, noise included."""
         distribution = self.network.predict(self._next_inputs(action))
-        origin = self._first + (self._past[-1] if self._delta else 0.0)
+        origin = self.memory.origin + (self.memory.past[-1] if self._delta else 0.0)
         ends = [self._transform.inverse(end[0] + origin) for end in distribution.interval(coverage)]
         mean = self._transform.inverse(distribution.mean[0] + origin, self.network.noise_variance)
         return Prediction(self.outputs, mean, *ends)
 
     def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Learn from the observation that followed `action`, and move on to it."""
-        targets = self._transform.forward(np.asarray(observation, dtype=np.float64)[self.outputs]) - self._first
-        self.network.update(self._next_inputs(action)[0], targets - self._past[-1] if self._delta else targets)
+        targets = self._targets(np.asarray(observation, dtype=np.float64))
+        self.network.update(self._next_inputs(action)[0], targets - self.memory.past[-1] if self._delta else targets)
         self.follow(action, observation)
 
-    def follow(self, action: ArrayLike, observation: ArrayLike) -> None:
-        """Move on to the observation that followed `action` without learning from it."""
-        after = np.array(observation, dtype=np.float64)
-        targets = self._transform.forward(after[self.outputs]) - self._first
-        self._observation = after
-        reached = after[self._actuated] if len(self._actuated) else np.asarray(action, dtype=np.float64)
-        self._settings = np.concatenate([self._settings[1:], self._scaled_setting(reached)[None]])
-        self._past = np.concatenate([self._past[1:], targets[None]])
-        self._slow += self._rates[:, None] * (targets - self._slow)
+    def pretrain(self, transitions: Transitions) -> None:
+        """Learn from logged steps in their order, as if they were happening now."""
+        parts = [np.asarray(part, dtype=np.float64) for part in transitions]
+        n = len(parts[0])
+        n_actions = len(self._action_units[0])
+        shapes = [(n, len(self.low)), (n, n_actions), (n, len(self.low)), (n,)]
+        for name, part, shape in zip(Transitions._fields, parts, shapes, strict=True):
+            if part.shape != shape or not np.isfinite(part).all():
+                raise ValueError(
+                    f"TransitionModel: transitions.{name} must be finite and of shape {shape}, got {part.shape}; "
+                    "give one row a step, and leave out what was not measured."
+                )
+        state = self.get_state()
+        try:
+            for k, (before, action, after, start) in enumerate(zip(*parts, strict=True)):
+                if start or k == 0:
+                    self.begin(before)
+                self.observe(action, after)
+        except ValueError:
+            self.set_state(state)
+            raise
+
+    def is_sound(self) -> bool:
+        """Tell whether everything learned is a number, and none is absurdly large."""
+        network = self.network
+        learned = (*network.weight_loc, *network.weight_scale_sq, network.noise_variance)
+        return all(bool((np.abs(part) < _ABSURD).all()) for part in learned)
 
     # ------------------------------------------------------------------ looking ahead
 
-    def forecast(self, sequences: Array, function: Callable[[Array], Array] | None = None) -> Forecast:
-        """Look ahead along candidate sequences (n, horizon, n_actions), feeding expected values back.
-
-        For speed, the hidden layers' weights count as certain here: what is not known is that of the output layer.
+    def forecast(
+        self, sequences: Array, propagation: str = "mean", functions: Sequence[FunctionSample] = ()
+    ) -> Forecast:
+        """Look ahead along candidate sequences (n, horizon, n_actions), feeding what is predicted back.
 
         Parameters
         ----------
         sequences : array, shape (n, horizon, n_actions)
-        function : callable, optional
-            A draw of `network.sample_function` to follow instead of the mean; it knows no uncertainty.
+        propagation : {"mean", "moments", "samples"}
+            What is fed back: the expected values; these and their variances, noise included, all taken as independent
+            (moment matching); or each function's own values. With "mean" the hidden layers' weights count as certain,
+            for speed: what is not known is that of the output layer.
+        functions : sequence of callable
+            Draws of `network.sample_function` to follow with "samples". The forecast has their mean and spread; one
+            alone knows no uncertainty (Thompson sampling).
         """
-        n, horizon, _ = sequences.shape
-        length, depth = len(self._settings), len(self._past)
-        settings = np.empty((n, length + horizon, self._settings.shape[1]))
-        settings[:, :length] = self._settings
-        past = np.empty((n, depth + horizon, len(self.outputs)))
-        past[:, :depth] = self._past
-        slow = np.repeat(self._slow[None], n, axis=0)
-        variances = np.zeros((n, horizon, len(self.outputs)))
-        positions = self._positions(sequences)
-        settings[:, length:] = self._scaled_setting(positions if len(self._actuated) else sequences)
-        lookup = _OutputLayerUncertainty(self.network) if function is None else None
-        bound_low, bound_high = (self._transform.forward(b[self.outputs]) - self._first for b in (self.low, self.high))
-        for k in range(horizon):
-            inputs = self._inputs(settings[:, k + 1 : k + 1 + length], past[:, k : k + depth], slow)
-            if lookup is not None:
-                mean, variances[:, k] = lookup(inputs)
-            else:
-                assert function is not None
-                mean = function(inputs)
-            if self._delta:
-                mean = mean + past[:, k + depth - 1]
-            past[:, depth + k] = np.clip(mean, bound_low, bound_high)
-            slow += self._rates[:, None] * (past[:, depth + k][:, None] - slow)
-        return self._in_units(past[:, depth:] + self._first, variances, positions)
+        if propagation not in PROPAGATIONS:
+            hint = nearest(propagation, PROPAGATIONS)
+            raise ValueError(
+                f"TransitionModel: propagation must be one of {', '.join(PROPAGATIONS)}, got {propagation!r}; {hint}"
+            )
+        if (propagation == "samples") != bool(functions):
+            raise ValueError(
+                f"TransitionModel: functions must be given with 'samples' and only then, got {len(functions)} with "
+                f"{propagation!r}; draw them with network.sample_function."
+            )
+        ahead = self._settings_ahead(sequences)
+        if propagation == "samples":
+            paths = np.stack([self._roll_out(ahead, Certain(function))[0] for function in functions])
+            values = self._transform.inverse(paths + self.memory.origin, self.network.noise_variance)
+            return self._in_units(values.mean(axis=0), values.std(axis=0), paths.var(axis=0), ahead)
+        step = OutputLayerUncertainty(self.network) if propagation == "mean" else Moments(self.network)
+        targets, variances = self._roll_out(ahead, step)
+        targets += self.memory.origin
+        noise = self.network.noise_variance + (variances if propagation == "moments" else 0.0)
+        deviations = self._transform.slope(targets) * np.sqrt(variances)
+        return self._in_units(self._transform.inverse(targets, noise), deviations, variances, ahead)
 
-    def _positions(self, sequences: Array) -> Array:
-        """Return the actuators' positions along the sequences, (n, horizon, n_actuated)."""
+    def _settings_ahead(self, sequences: Array) -> Array:
+        """Return what the sequences set: the actuators' positions, (n, horizon, n_actuated), or the actions."""
+        if not len(self._actuated):
+            return sequences
         low, high = self.low[self._actuated], self.high[self._actuated]
-        positions = np.empty((*sequences.shape[:2], len(self._actuated)))
-        here = np.broadcast_to(self._observation[self._actuated], (len(sequences), len(self._actuated)))
-        for k in range(positions.shape[1] if len(self._actuated) else 0):
+        positions = np.empty((*sequences.shape[:2], len(low)))
+        here = np.broadcast_to(self.memory.observation[self._actuated], (len(sequences), len(low)))
+        for k in range(positions.shape[1]):
             here = np.clip(here + self._steps * sequences[:, k], low, high)
             positions[:, k] = here
         return positions
 
-    def _in_units(self, targets: Array, variances: Array, positions: Array) -> Forecast:
-        noise = self.network.noise_variance
-        shape = (*targets.shape[:2], len(self.low))
+    def _roll_out(self, ahead: Array, step: OutputLayerUncertainty | Moments | Certain) -> tuple[Array, Array]:
+        """Return targets and their variances along what n candidates set, each (n, horizon, n_outputs)."""
+        (n, horizon, _), memory, rates = ahead.shape, self.memory, self._rates
+        length = len(memory.settings)
+        known = np.broadcast_to(memory.settings, (n, *memory.settings.shape))
+        settings, held = np.concatenate([known, self._scaled_setting(ahead)], axis=1), self._held()
+        low, high = (self._targets(bound) for bound in (self.low, self.high))
+        mean = Trail(memory.past, memory.slow, n, horizon, 1 - rates, rates)
+        spread = Trail(0 * memory.past, 0 * memory.slow, n, horizon, (1 - rates) ** 2, rates**2)
+        variances = np.empty((n, horizon, len(self.outputs)))
+        for k in range(horizon):
+            window = settings[:, k + 1 : k + 1 + length]
+            inputs = self._inputs(window, mean.recent, mean.slow, held)
+            doubt = self._inputs(0 * window, spread.recent, spread.slow, 0 * held) if step.feeds_variance else None
+            target, variances[:, k] = step(inputs, doubt)
+            if self._delta:
+                target = target + mean.recent[:, -1]
+                variances[:, k] += spread.recent[:, -1]
+            mean.append(np.clip(target, low, high))
+            spread.append(variances[:, k] + self.network.noise_variance if step.feeds_variance else 0 * target)
+        return mean.appended, variances
+
+    def _in_units(self, values: Array, spreads: Array, variances: Array, ahead: Array) -> Forecast:
+        """Return the forecast for outputs with these expected values and deviations, and variances of targets."""
+        shape = (*values.shape[:2], len(self.low))
         observations, deviations = np.empty(shape), np.zeros(shape)
-        observations[..., self._exogenous] = self._observation[self._exogenous]
-        observations[..., self._actuated] = positions
-        observations[..., self.outputs] = self._transform.inverse(targets, noise)
-        deviations[..., self.outputs] = self._transform.slope(targets) * np.sqrt(variances)
-        return Forecast(observations, deviations, 0.5 * np.log1p(variances / noise).sum(axis=2))
+        observations[..., self._exogenous] = self.memory.observation[self._exogenous]
+        if len(self._actuated):
+            observations[..., self._actuated] = ahead
+        observations[..., self.outputs], deviations[..., self.outputs] = values, spreads
+        information = 0.5 * np.log1p(variances / self.network.noise_variance).sum(axis=2)
+        return Forecast(observations, deviations, information)
 
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, Array]:
         """Return everything learned and remembered as arrays; `set_state` continues exactly."""
         network = {f"network_{name}": np.asarray(value) for name, value in self.network.get_state().items()}
-        names = ("settings", "past", "slow", "first", "observation")
-        return network | {name: np.array(getattr(self, f"_{name}")) for name in names}
+        return network | {name: np.array(value) for name, value in self.memory._asdict().items()}
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Take up what `get_state` of a model with the same settings returned."""
         prefix = "network_"
         self.network.set_state({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-        for name in ("settings", "past", "slow", "first", "observation"):
-            setattr(self, f"_{name}", np.array(state[name]))
-
-
-class _OutputLayerUncertainty:
-    """Mean and variance of a network's function with the hidden weights at their locations."""
-
-    def __init__(self, network: HABNN) -> None:
-        *self.hidden, self.output = network.point_weights()
-        self.slope = network.settings.negative_slope
-        self.scales = network.output_covariances()
-
-    def __call__(self, inputs: Array) -> tuple[Array, Array]:
-        z = inputs
-        for weight in self.hidden:
-            z = z @ weight[:-1]
-            z += weight[-1]
-            np.maximum(z, self.slope * z, out=z)
-        z = np.column_stack([z, np.ones(len(z))])
-        variance = np.stack([((z @ scale) * z).sum(axis=1) for scale in self.scales], axis=1)
-        return z @ self.output, np.maximum(variance, 0.0)
-
-
-def _units(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return centre and half range of each interval; 0 and 1 where it has no end."""
-    bounded = np.isfinite(low) & np.isfinite(high)
-    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-    return (low + high) / 2, (high - low) / 2
+        self.memory = Memory(**{name: np.array(state[name]) for name in Memory._fields})

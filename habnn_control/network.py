@@ -268,24 +268,28 @@ class HABNN:
 
     # ------------------------------------------------------------------ prediction
 
-    def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
+    def predict(
+        self, inputs: ArrayLike, include_noise: bool = True, input_variance: ArrayLike | None = None
+    ) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
 
         With `include_noise=False` it is the distribution of the network's function alone (the epistemic part); the
-        variances then differ by `noise_variance`.
+        variances then differ by `noise_variance`. With `input_variance`, of the shape of `inputs`, these are the means
+        of uncertain, independent inputs.
         """
         x = _finite(_matrix("inputs", inputs, self.settings.n_inputs))
+        x_var = None if input_variance is None else _variances(input_variance, x.shape)
         loc, scale_sq = np.empty((2, len(x), self.settings.n_outputs))
         for start in range(0, len(x), _CHUNK):
             rows = slice(start, start + _CHUNK)
-            loc[rows], scale_sq[rows] = self._forward(x[rows])
+            loc[rows], scale_sq[rows] = self._forward(x[rows], None if x_var is None else x_var[rows])
         if include_noise:
             scale_sq += self._per_output[0] * (1 - 2 / self._dof)
         return StudentT(loc, scale_sq, self._dof)
 
-    def _forward(self, x: Array) -> tuple[Array, Array]:
+    def _forward(self, x: Array, x_var: Array | None) -> tuple[Array, Array]:
         """Return location and squared scale of the outputs without noise, each (n, n_outputs)."""
-        z_mean, z_var = x, np.zeros_like(x)
+        z_mean, z_var = x, x_var
         last = len(self._shapes) - 1
         for layer in range(last + 1):
             a_mean, a_scale = self._pre_activation(layer, z_mean, z_var)
@@ -293,14 +297,14 @@ class HABNN:
                 z_mean, z_var, _ = rectified(a_mean, a_scale, self._dof, self._slope)
         return a_mean, a_scale
 
-    def _pre_activation(self, layer: int, z_mean: Array, z_var: Array) -> tuple[Array, Array]:
+    def _pre_activation(self, layer: int, z_mean: Array, z_var: Array | None) -> tuple[Array, Array]:
         """Return location and squared scale of a layer's pre-activations, (n, n_out): the paper's Eqs. (4), (5)."""
         loc, gain = self._loc_matrix(layer), self._per_layer[0, layer]
         z_one = np.column_stack([z_mean, np.ones(len(z_mean))])  # (n, n_in + 1)
         scale = self._scale_diagonal(layer).T  # (n_in + 1, n_out)
         full = self.settings.covariance == "full"
         a_scale = self._quadratic_form(layer, z_one) if full else z_one**2 @ scale
-        if layer > 0:
+        if z_var is not None:
             a_scale += z_var @ (scale[:-1] + (1 - 2 / self._dof) * loc[:-1] ** 2)
         return gain * (z_one @ loc), gain**2 * a_scale
 
@@ -407,6 +411,17 @@ def _matrix(name: str, values: ArrayLike, columns: int) -> Array:
     if matrix.ndim != 2 or matrix.shape[1] != columns:
         raise ValueError(f"HABNN: {name} must have shape (n, {columns}), got {matrix.shape}; reshape them.")
     return matrix
+
+
+def _variances(values: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return input variances of the given shape, finite and not negative, or raise."""
+    variances = np.asarray(values, dtype=np.float64)
+    if variances.shape != shape or not ((variances >= 0) & (variances < inf)).all():
+        raise ValueError(
+            f"HABNN: input_variance must have the shape {shape} of the inputs and be finite and not negative, got "
+            f"shape {variances.shape}; pass one variance an input."
+        )
+    return variances
 
 
 def _finite(inputs: Array) -> Array:

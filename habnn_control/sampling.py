@@ -1,8 +1,9 @@
 """Active sampling: how much a planner fears and seeks what its model does not know."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from math import isfinite
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,6 +59,11 @@ class Strategy:
     curiosity: Schedule = Schedule()
     thompson: bool = False
 
+    def without_exploration(self) -> "Strategy":
+        """Return the same strategy without what it does to learn: caution stays, the rest goes."""
+        careful = self.caution if self.caution.start >= 0 and self.caution.floor >= 0 else Schedule()
+        return Strategy(caution=careful)
+
     def costs(self, forecast: Forecast, actions: Array, loss: Loss, step: int, weights: Array) -> Array:
         """Return the cost (n,) of each candidate.
 
@@ -73,7 +79,12 @@ class Strategy:
         weights : array, shape (horizon,)
             How much each step counts.
         """
-        values = loss(actions, forecast.observations)
+        values = np.asarray(loss(actions, forecast.observations))
+        if values.shape != actions.shape[:2]:
+            raise ValueError(
+                f"sampling: loss must return one value a step, shape {actions.shape[:2]}, got {values.shape}; "
+                "index observations as observations[..., k]."
+            )
         caution, curiosity = self.caution.value(step), self.curiosity.value(step)
         if caution:
             values = values + caution * loss_deviation(forecast, actions, loss, values)
@@ -102,9 +113,23 @@ STRATEGIES = {
 }
 
 
-def strategy(name: str) -> Strategy:
-    """Return the strategy of that name."""
-    if name not in STRATEGIES:
-        valid = ", ".join(STRATEGIES)
-        raise ValueError(f"sampling: strategy must be one of {valid}, got {name!r}; {nearest(name, STRATEGIES)}")
-    return STRATEGIES[name]
+def strategy(choice: str | Mapping[str, Any]) -> Strategy:
+    """Return the strategy of that name, or the one described by parameters of `Strategy`.
+
+    A schedule is described by its numbers: {"caution": (3.0, 1.0, 0.99)}.
+    """
+    if isinstance(choice, str):
+        if choice not in STRATEGIES:
+            valid = ", ".join(STRATEGIES)
+            raise ValueError(
+                f"sampling: strategy must be one of {valid}, got {choice!r}; {nearest(choice, STRATEGIES)}"
+            )
+        return STRATEGIES[choice]
+    names = [field.name for field in fields(Strategy)]
+    for name in choice:
+        if name not in names:
+            raise ValueError(
+                f"sampling: a strategy must be described by {', '.join(names)}, got {name!r}; {nearest(name, names)}"
+            )
+    parts: dict[str, Any] = {n: value if n == "thompson" else Schedule(*value) for n, value in choice.items()}
+    return Strategy(**parts)

@@ -91,3 +91,32 @@ def test_one_step_ahead_predictions_are_calibrated_while_learning():
             transforms.append(network.predict(x).cdf(y)[0, 0])
             network.update(x[0], y[0])
     assert stats.kstest(transforms, "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(("hidden", "dof"), [((), 8.0), ((), math.inf), ((1,), math.inf)])
+def test_uncertain_inputs_vs_monte_carlo(hidden, dof):
+    """One neuron a layer: nothing is lost by taking neurons as independent. Inputs and weights are drawn together."""
+    network = HABNN(3, 1, hidden, dof=dof, scale=0.05, seed=2).fit(X, X[:, :1])
+    variance = np.array([[0.3, 0.0, 1.5], [0.01, 0.2, 0.0]])
+    rng, draws = np.random.default_rng(3), []
+    for _ in range(40_000):
+        draws.append(network.sample_function(rng)(X + np.sqrt(variance) * rng.standard_normal(X.shape)))
+    prediction = network.predict(X, include_noise=False, input_variance=variance)
+    tolerance = 0.03 if hidden else 0.0  # before the rectifier stands a product, which is only nearly Gaussian
+    drawn = np.stack(draws)
+    for samples, value in ((drawn, prediction.mean), ((drawn - prediction.mean) ** 2, prediction.variance)):
+        error = samples.std(axis=0) / math.sqrt(len(samples))
+        assert (np.abs(samples.mean(axis=0) - value) < 5 * error + tolerance * np.abs(value)).all()
+    assert (prediction.variance > network.predict(X, include_noise=False).variance).all()
+
+
+def test_certain_inputs_are_the_limit_of_uncertain_ones():
+    network = HABNN(3, 2, (5,), covariance="full").fit(X, X[:, :2])
+    for ours, theirs in zip(network.predict(X, input_variance=np.zeros_like(X)), network.predict(X), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("bad", [np.zeros((2, 2)), np.full((2, 3), -1.0), np.full((2, 3), np.nan)])
+def test_predict_raises_on_bad_input_variance(bad):
+    with pytest.raises(ValueError, match=r"HABNN: input_variance must have the shape \(2, 3\) of the inputs and be"):
+        HABNN(3).predict(X, input_variance=bad)

@@ -7,7 +7,7 @@ import pytest
 
 from agents.runner import make_env
 from envs import ACTUATOR_STEPS
-from habnn_control.dynamics import Kinematics, TransitionModel
+from habnn_control.dynamics import Kinematics, TransitionModel, Transitions
 
 PLANT_LOW, PLANT_HIGH = np.array([0.0, 0.0, -20.0]), np.array([100.0, 10.0, 20.0])  # load, actuator, output
 STEP = 2.0
@@ -171,6 +171,52 @@ def test_state_continues_exactly():
     assert other.network.n_samples == 40
 
 
+def logged(plant, steps):
+    rows = []
+    for _ in range(steps):
+        before, action = plant.observation, plant.random_action()
+        plant.step(action[0])
+        rows.append((before, action, plant.observation))
+    return [np.array(part) for part in zip(*rows, strict=True)]
+
+
+def test_pretrain_is_observing_the_logged_steps():
+    """Two episodes; the second start matters, because the past is forgotten there."""
+    first, second = (logged(LinearPlant(seed), 30) for seed in (0, 5))
+    observations, actions, after = (np.concatenate(pair) for pair in zip(first, second, strict=True))
+    starts = np.arange(60) == 30
+    pretrained, observed = make_model(), make_model()
+    pretrained.pretrain(Transitions(observations, actions, after, starts))
+    for episode in (first, second):
+        observed.begin(episode[0][0])
+        for _, action, observation in zip(*episode, strict=True):
+            observed.observe(action, observation)
+    for name, value in observed.get_state().items():
+        np.testing.assert_array_equal(pretrained.get_state()[name], value)
+    other = make_model()
+    other.pretrain(Transitions(observations, actions, after, np.zeros(60)))
+    assert (other.predict([0.0]).mean != pretrained.predict([0.0]).mean).all()
+
+
+@pytest.mark.parametrize("name", Transitions._fields)
+def test_pretrain_raises_on_bad_transitions_before_learning(name):
+    model = make_model()
+    good = Transitions(*logged(LinearPlant(0), 4), np.zeros(4))
+    for bad in (np.asarray(getattr(good, name))[:-1], np.full_like(getattr(good, name), np.nan)):
+        if name == "observations" and len(bad) == 3:
+            continue  # then the others are too long, and named
+        with pytest.raises(ValueError, match=rf"TransitionModel: transitions.{name} must be finite and of shape \(4"):
+            model.pretrain(good._replace(**{name: bad}))
+    assert model.network.n_samples == 0
+
+
+def test_is_sound_until_a_number_is_not():
+    model = trained()
+    assert model.is_sound()
+    model.network.weight_scale_sq[0][2, 1] = np.nan
+    assert not model.is_sound()
+
+
 # ---------------------------------------------------------------------- units
 
 
@@ -239,12 +285,97 @@ def test_forecast_is_stepping_predict_by_hand(target, known):
 def test_forecast_follows_a_drawn_function():
     model = trained(network={"hidden": (8,)})
     sequences = np.random.default_rng(3).uniform(-1, 1, (3, 5, 1))
-    drawn = [model.forecast(sequences, model.network.sample_function(np.random.default_rng(s))) for s in (0, 0, 1)]
+    drawn = [
+        model.forecast(sequences, "samples", [model.network.sample_function(np.random.default_rng(s))])
+        for s in (0, 0, 1)
+    ]
     np.testing.assert_array_equal(drawn[0].observations, drawn[1].observations)
     assert (drawn[0].observations[..., 2] != drawn[2].observations[..., 2]).all()
     assert not drawn[0].deviations.any()
     expected = model.forecast(sequences).observations[..., 2]
     assert 0 < np.abs(drawn[0].observations[..., 2] - expected).max() < 10.0
+
+
+def autoregression(target):
+    """Return a model that knows x' = 0.8 x + 0.5 a + noise of sd 0.1 exactly, in targets, and has just seen x = 0."""
+    model = TransitionModel(
+        [-1.0],
+        [1.0],
+        [-1.0],
+        [1.0],
+        history=0,
+        memory=1,
+        averages=(),
+        target=target,
+        input_gain=1.0,
+        network={**CERTAIN, "hidden": (), "dof": inf, "noise_variance": 0.01},
+    )
+    model.network.weight_loc[0][:] = np.array([0.5, 0.8, 0.0]) * sqrt(3)  # the fan rule divides by it
+    model.begin([0.0])
+    return model
+
+
+@pytest.mark.parametrize("target", ["absolute", "log"])
+def test_forecast_moments_of_an_autoregression_vs_its_formula(target):
+    """Variance of what the last noise left: 0.8^2 of the one before, which the noise of that step was added to."""
+    model = autoregression(target)
+    actions = np.random.default_rng(0).uniform(-0.3, 0.3, (3, 6, 1))
+    forecast = model.forecast(actions, "moments")
+    mean, variance = np.zeros(3), 0.0
+    for k in range(6):
+        mean = 0.8 * mean + 0.5 * actions[:, k, 0]
+        variance = 0.64 * (variance + (0.01 if k else 0.0))
+        if target == "log":
+            value = 1.02 * np.exp(mean + 0.5 * (variance + 0.01)) - 1.02  # the lognormal mean; x = 0 is at 1.02
+            deviation = 1.02 * np.exp(mean) * sqrt(variance)
+        else:
+            value, deviation = mean, np.full(3, sqrt(variance))
+        np.testing.assert_allclose(forecast.observations[:, k, 0], value, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(forecast.deviations[:, k, 0], deviation, rtol=1e-6, atol=1e-6)
+    assert not model.forecast(actions, "mean").deviations[:, -1].max() > 1e-5  # feeds the mean back: no doubt grows
+
+
+def test_forecast_moments_of_known_rectifiers_vs_monte_carlo():
+    """Many noisy rollouts of the same function: mean and spread of where they are after two steps."""
+    network = {**CERTAIN, "hidden": (1,), "dof": inf, "noise_variance": 0.01}
+    model = TransitionModel(
+        [-1.0], [1.0], [-1.0], [1.0], history=0, averages=(), memory=1, target="absolute", network=network, seed=4
+    )
+    model.begin([0.2])
+    actions = np.array([[[0.3], [-0.2]]])
+    forecast = model.forecast(actions, "moments")
+    function, n = model.network.sample_function(np.random.default_rng(0)), 200_000
+    rng, x = np.random.default_rng(1), np.zeros(n)  # relative to the first observation
+    for action in actions[0, :, 0]:
+        expected = function(np.column_stack([np.full(n, 2.0 * action), x]))[:, 0]
+        x = expected + 0.1 * rng.standard_normal(n)
+    value, deviation = forecast.observations[0, 1, 0] - 0.2, forecast.deviations[0, 1, 0]
+    assert deviation > 0.001
+    assert abs(expected.mean() - value) < 5 * expected.std() / sqrt(n) + 1e-6
+    assert abs(expected.std() / deviation - 1) < 0.02
+
+
+def test_forecast_samples_have_the_mean_and_spread_of_their_functions():
+    model = trained(target="log", network={"hidden": (8,)})
+    sequences = np.random.default_rng(3).uniform(-1, 1, (3, 5, 1))
+    functions = [model.network.sample_function(np.random.default_rng(s)) for s in range(6)]
+    each = np.stack([model.forecast(sequences, "samples", [function]).observations for function in functions])
+    together = model.forecast(sequences, "samples", functions)
+    np.testing.assert_allclose(together.observations, each.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(together.deviations, each.std(axis=0), rtol=1e-9, atol=1e-12)
+    assert (together.information > 0).all()
+
+
+def test_forecast_raises_on_unknown_propagation_with_the_nearest():
+    with pytest.raises(ValueError, match=r"propagation must be one of .*, got 'moment'; did you mean 'moments'\?"):
+        trained().forecast(np.zeros((1, 1, 1)), "moment")
+
+
+@pytest.mark.parametrize(("propagation", "n"), [("samples", 0), ("mean", 1)])
+def test_forecast_raises_on_functions_that_do_not_fit(propagation, n):
+    model = trained()
+    with pytest.raises(ValueError, match=f"functions must be given with 'samples' and only then, got {n} with"):
+        model.forecast(np.zeros((1, 1, 1)), propagation, [model.network.sample_function(np.random.default_rng(0))] * n)
 
 
 def test_forecast_moves_the_actuators_vs_the_plant():
