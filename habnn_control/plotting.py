@@ -127,13 +127,20 @@ def stacked_figure(panels: Sequence[Callable[[Axes], None]], xlabel: str = "time
 def loss_panel(
     agent: str, loss: NDArray[np.float64], references: Mapping[str, NDArray[np.float64]]
 ) -> Callable[[Axes], None]:
-    """Return a panel with the loss of one episode, solid because it is rugged, and those of other agents beside it."""
+    """Return a panel with the loss of one episode, solid because it is rugged, and those of other agents beside it.
+
+    In a long episode the lines are means over short stretches, with the agent's single steps thin behind them.
+    """
 
     def draw(axes: Axes) -> None:
-        for name, values in references.items():
-            axes.plot(np.arange(1, len(values) + 1), values, label=name, **_line(_style_of(name, list(references))))
+        stretch = _stretch(len(loss))
         style = _style_of(agent, [agent])._replace(dashes=None)
-        axes.plot(np.arange(1, len(loss) + 1), loss, label=agent, **_line(style))
+        if stretch > 1:
+            axes.plot(np.arange(1, len(loss) + 1), loss, color=style.colour, alpha=0.3, linewidth=0.5)
+            axes.set_title(f"lines: means over {stretch} steps; thin: single steps", loc="left", fontsize=_FONT)
+        for name, values in references.items():
+            axes.plot(*_stretches(values, stretch), label=name, **_line(_style_of(name, list(references))))
+        axes.plot(*_stretches(loss, stretch), label=agent, **_line(style))
         axes.set_ylabel("loss")
 
     return draw
@@ -147,6 +154,24 @@ def steerings_panel(columns: Mapping[str, NDArray[np.float64]]) -> Callable[[Axe
             axes.plot(np.arange(1, len(columns[name]) + 1), columns[name], label=name, **_line(_STYLES[key]))
         axes.set_ylabel("steering")
         axes.set_ylim(-2.0, 102.0)
+
+    return draw
+
+
+def prediction_panel(
+    name: str, values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> Callable[[Axes], None]:
+    """Return a panel with what came in an episode over the 90 % intervals predicted for it one step before."""
+
+    def draw(axes: Axes) -> None:
+        timesteps = np.arange(1, len(values) + 1)
+        axes.fill_between(timesteps, low, high, step="mid", color="#56B4E9", alpha=0.45, linewidth=0)
+        axes.plot(timesteps, values, label="measured", color="#000000", linewidth=0.8)
+        margin = 0.25 * float(np.ptp(values)) + 1.0  # the first intervals are as wide as the prior
+        axes.set_ylim(float(values.min()) - margin, float(values.max()) + margin)
+        covered = 100 * np.mean((low <= values) & (values <= high))
+        axes.set_title(f"predicted 90 % bands cover {covered:.0f} % of the steps", loc="left", fontsize=_FONT)
+        axes.set_ylabel(name)
 
     return draw
 
@@ -211,10 +236,8 @@ def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], setpoint: floa
         if (agent, setpoint) not in curves:
             continue
         values = curves[agent, setpoint].values
-        stretch = _stretch(values.shape[1])
-        whole = values[:, : values.shape[1] // stretch * stretch].reshape(len(values), -1, stretch)
-        timesteps = stretch * np.arange(whole.shape[1]) + (stretch + 1) / 2
-        mean, low, high = mean_band([whole.mean(axis=2)], np.random.default_rng(0))
+        timesteps, means = _stretches(values, _stretch(values.shape[1]))
+        mean, low, high = mean_band([means], np.random.default_rng(0))
         style = _style_of(agent, agents)
         axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
         axes.plot(timesteps, mean, label=agent, **_line(style))
@@ -263,6 +286,13 @@ def _log_axis(axes: Axes) -> None:
 
 def _stretch(steps: int) -> int:
     return max(1, steps // _POINTS_SHOWN) if steps > 2 * _POINTS_SHOWN else 1
+
+
+def _stretches(values: NDArray[np.float64], stretch: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the middles of short stretches of timesteps, and the means of values (..., n_steps) over each."""
+    n = values.shape[-1] // stretch
+    whole = values[..., : n * stretch].reshape(*values.shape[:-1], n, stretch)
+    return stretch * np.arange(n) + (stretch + 1) / 2, whole.mean(axis=-1)
 
 
 def _timestep_label(steps: int) -> str:

@@ -5,26 +5,34 @@ The same seed gives the episode that is run 0 of scripts/compare.py with that se
 
 import json
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 import agents
+from agents.habnn import HABNNAgent
 from agents.registry import check_name
 from agents.runner import Recorder, check_setpoint, make_env, play
 from habnn_control._command_line import command, fail, flag, parse
 from habnn_control._files import atomic_write
-from habnn_control.plotting import loss_panel, save_figure, stacked_figure, steerings_panel
+from habnn_control.dynamics import Prediction
+from habnn_control.plotting import loss_panel, prediction_panel, save_figure, stacked_figure, steerings_panel
 from habnn_control.study import Run, Study, tidy_losses, write_csv
+
+Array = NDArray[np.float64]
+Panel = Callable[[Axes], None]
 
 
 @dataclass(frozen=True)
 class Config:
     """Settings of an episode."""
 
-    agent: str = flag("hold", f"one of {', '.join(agents.NAMES)}")
+    agent: str = flag("habnn", f"one of {', '.join(agents.NAMES)}")
     setpoint: float = flag(100.0, "load of the plant, 0..100")
     steps: int = flag(1000, "steps of the episode")
     seed: int = flag(0, "seed of the environment; the agent's own seed is derived from it")
@@ -47,15 +55,17 @@ def main(arguments: list[str] | None = None) -> int:
         claim(out, config)
     except (ValueError, OSError) as error:
         return fail(error)
+    predictions: list[Prediction] = []
     if config.load and not config.learn:
         evaluate(agent, env, study.steps)
     else:
-        agent.learn(study.steps, progress_bar=True)
+        agent.learn(study.steps, progress_bar=True, callback=lambda _: keep_prediction(agent, predictions))
     columns = env.columns()
     write_csv(tidy_losses([(task._replace(agent=agent.name), Run(columns, 0.0, 0.0))]), out / "losses.csv")
     agent.save(out / "agent.npz")
     references = {other.agent: play(other).columns["loss"] for other in others if other.agent != agent.name}
-    figure = stacked_figure([loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)])
+    panels = [loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)]
+    figure = stacked_figure(panels + prediction_panels(columns, predictions))
     for suffix in ("png", "svg"):
         save_figure(figure, out / f"episode.{suffix}")
     for name, loss in {agent.name: columns["loss"], **references}.items():
@@ -88,6 +98,24 @@ def claim(out: Path, config: Config) -> None:
         )
     with atomic_write(path) as file:
         file.write((json.dumps({"episode": asdict(config), "command": command()}, indent=2) + "\n").encode())
+
+
+def keep_prediction(agent: agents.Agent, predictions: list[Prediction]) -> None:
+    """Append what the agent had predicted of the last step, if it is one that predicts."""
+    if isinstance(agent, HABNNAgent) and agent.prediction is not None:
+        predictions.append(agent.prediction)
+
+
+def prediction_panels(columns: Mapping[str, Array], predictions: list[Prediction]) -> list[Panel]:
+    """Return a panel each for consumption and fatigue if they were predicted in all steps."""
+    if len(predictions) != len(columns["loss"]):
+        return []
+    panels = []
+    for name, index in (("consumption", 5), ("fatigue", 4)):  # places in an observation
+        at = predictions[0].indices.tolist().index(index)
+        low, high = (np.array([getattr(prediction, end)[at] for prediction in predictions]) for end in ("low", "high"))
+        panels.append(prediction_panel(name, columns[name], low, high))
+    return panels
 
 
 def evaluate(agent: agents.Agent, env: Recorder, steps: int) -> None:

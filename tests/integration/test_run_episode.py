@@ -57,6 +57,20 @@ def test_run_episode_saved_agent_loads(episode):
     assert np.abs(agent.predict(np.full(6, 50.0))[0]).max() <= 1
 
 
+def test_run_episode_of_habnn_shows_what_it_predicted(tmp_path, capsys):
+    """Its figure has two panels more than others', its bar the uncertainty; the saved agent plays on."""
+    flags = ["--agent", "habnn", "--setpoint", 70, "--steps", 15, "--seed", 5]
+    assert main("run_episode.py", *flags, "--out", tmp_path / "x") == 0
+    assert "uncertainty=" in capsys.readouterr().err
+    picture = (tmp_path / "x/episode.svg").read_text()
+    for text in ("loss", "steering", "consumption", "fatigue", "predicted 90 % bands cover"):
+        assert f"<!-- {text}" in picture
+    load = ["--load", tmp_path / "x/agent.npz", "--setpoint", 70, "--steps", 5]
+    assert main("run_episode.py", *load, "--out", tmp_path / "y") == 0
+    assert "predicted 90 % bands" not in (tmp_path / "y/episode.svg").read_text()
+    assert set(pd.read_csv(tmp_path / "y/losses.csv")["agent"]) == {"habnn"}
+
+
 def test_run_episode_load_evaluates_without_learning(episode, tmp_path):
     saved = episode[0] / "agent.npz"
     assert main("run_episode.py", "--load", saved, "--setpoint", 70, "--steps", 10, "--out", tmp_path / "x") == 0

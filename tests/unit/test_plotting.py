@@ -17,6 +17,7 @@ from habnn_control.plotting import (
     WIDE,
     loss_panel,
     losses_figure,
+    prediction_panel,
     save_figure,
     spread,
     stacked_figure,
@@ -139,6 +140,17 @@ def test_stacked_figure_takes_panels_of_others():
     ]
 
 
+def test_prediction_panel_tells_its_coverage_and_shows_what_came():
+    values = np.arange(40.0)
+    low, high = values - 1.0, values + np.where(np.arange(40) < 10, -0.5, 1.0)  # the first ten miss
+    low[0], high[0] = -1e6, 1e6  # a prior knows nothing, and covers
+    (axes,) = stacked_figure([prediction_panel("fatigue", values, low, high)]).axes
+    assert axes.get_title(loc="left") == "predicted 90 % bands cover 78 % of the steps"  # 31 of 40
+    assert axes.get_ylabel() == "fatigue"
+    assert -20.0 < axes.get_ylim()[0] < 0.0
+    assert 39.0 < axes.get_ylim()[1] < 60.0
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_save_figure_is_deterministic(tmp_path, suffix):
     for name in "ab":
@@ -176,3 +188,14 @@ def test_spread_leaves_distant_positions_alone():
 
 def test_spread_moves_a_close_pair_by_half_each():
     assert spread([0.5, 0.5, 0.52], 0.1) == pytest.approx([0.5067 - 0.1, 0.5067, 0.5067 + 0.1], abs=1e-4)
+
+
+def test_loss_panel_averages_long_episodes_vs_numpy():
+    loss = np.random.default_rng(0).normal(200.0, 30.0, 1000)
+    (axes,) = stacked_figure([loss_panel("sac", loss, {"noop": loss + 50.0})]).axes
+    thin, noop, sac = axes.lines
+    np.testing.assert_array_equal(thin.get_ydata(), loss)
+    for line, offset in ((noop, 50.0), (sac, 0.0)):
+        np.testing.assert_allclose(line.get_ydata(), [loss[k : k + 10].mean() + offset for k in range(0, 1000, 10)])
+        np.testing.assert_allclose(line.get_xdata(), np.arange(5.5, 1000.0, 10.0))
+    assert axes.get_title(loc="left") == "lines: means over 10 steps; thin: single steps"
