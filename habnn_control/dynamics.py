@@ -299,8 +299,9 @@ class TransitionModel:
         sequences : array, shape (n, horizon, n_actions)
         propagation : {"mean", "moments", "samples"}
             What is fed back: the expected values; these and their variances, noise included, all taken as independent
-            (moment matching); or each function's own values. With "mean" the hidden layers' weights count as certain,
-            for speed: what is not known is that of the output layer.
+            (moment matching; with delta targets, the change and what it is added to as well, which makes the spread
+            too wide where the plant pulls back); or each function's own values. With "mean" the hidden layers' weights
+            count as certain, for speed: what is not known is that of the output layer.
         functions : sequence of callable
             Draws of `network.sample_function` to follow with "samples". The forecast has their mean and spread; one
             alone knows no uncertainty (Thompson sampling).

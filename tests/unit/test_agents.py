@@ -83,6 +83,38 @@ def test_learn_stops_when_the_callback_says_so(plant):
     assert plant.steps == 3
 
 
+@pytest.mark.parametrize("name", ["noop", "random", "hold"])
+def test_learn_resumes_without_a_reset_unless_the_episode_is_over(name):
+    halves, whole = (agents.make(name, Plant(limit=4)) for _ in range(2))
+    for agent in (halves, whole):
+        agent.env.reset(seed=0)
+    seen, expected = [], []
+    for steps in (3, 5, 2):  # the second ends with an episode
+        halves.learn(steps, callback=seen.append, resume=True)
+    whole.learn(10, callback=expected.append)
+    assert halves.env.resets == whole.env.resets == 1 + 3  # ours, then at the start and after steps 4 and 8
+    for ours, theirs in zip(seen, expected, strict=True):
+        np.testing.assert_array_equal(ours.next_observation, theirs.next_observation)
+
+
+def test_learn_resets_in_another_environment_and_without_resume(plant):
+    agent = agents.make("noop", plant)
+    agent.learn(2)
+    agent.learn(2)
+    assert plant.resets == 2
+    agent.set_env(other := Plant())
+    agent.learn(2, resume=True)
+    assert (plant.resets, other.resets) == (2, 1)
+
+
+def test_load_resumes_where_the_agent_was_saved(plant, tmp_path):
+    agents.make("random", plant).learn(3).save(tmp_path / "agent")
+    loaded, seen, before = agents.load(tmp_path / "agent", plant), [], plant.observe()
+    loaded.learn(1, callback=seen.append, resume=True)
+    assert plant.resets == 1
+    np.testing.assert_array_equal(seen[0].observation, before)
+
+
 def test_learn_progress_bar_shows_the_loss(plant, capsys):
     agents.make("noop", plant).learn(3, progress_bar=True)
     assert "noop" in (text := capsys.readouterr().err)
