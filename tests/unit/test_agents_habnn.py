@@ -10,6 +10,7 @@ import pytest
 import agents
 from agents.runner import Recorder, make_env
 from habnn_control.dynamics import Transitions
+from habnn_control.planning import ICEM
 from habnn_control.sampling import STRATEGIES
 
 TINY = {
@@ -211,6 +212,19 @@ def test_habnn_is_deterministic_under_its_seed():
     first, again, other = (np.array([step.action for step in steps_of(habnn(plant(), seed), 10)]) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
+
+
+def test_habnn_searches_afresh_in_every_step(monkeypatch):
+    """No two decisions draw the same candidates: what one search missed the next may find."""
+    plan, firsts = ICEM.plan, []
+
+    def spy(self, objective, low, high, horizon, rng, previous):
+        firsts.append(rng.bit_generator.state["state"]["state"])
+        return plan(self, objective, low, high, horizon, rng, previous)
+
+    monkeypatch.setattr(ICEM, "plan", spy)
+    habnn(plant(), excitation=0).learn(6)
+    assert len(set(firsts)) == 6
 
 
 def test_progress_bar_shows_loss_and_uncertainty(capsys):
@@ -436,13 +450,16 @@ def test_habnn_steps_over_an_observation_it_cannot_learn_from(glitch, caplog):
             observation, *rest = super().step(action)
             return (np.array([glitch, 0.0]) if self.clock == 6 else observation), *rest
 
-    agent = point_mass_agent(Glitch())
+    agent = point_mass_agent(Glitch(), history=2)
     with caplog.at_level(logging.WARNING):
-        seen = steps_of(agent, 12)
+        seen = steps_of(agent, 6)
+        remembered = agent.model.memory.settings[:, 0] / 2.0  # actions scaled to [-2, 2]; the last led to the glitch
+        np.testing.assert_allclose(remembered, [step.action[0] for step in seen[3:]])
+        seen += steps_of(agent, 6, resume=True)
     assert np.isfinite([step.action for step in seen]).all()
     assert agent.model.network.n_samples == 11
-    assert [record.message for record in caplog.records if "step 6 is not learned from: HABNN:" in record.message]
-    assert len(caplog.records) == 1
+    (record,) = caplog.records
+    assert "step 6 is not learned from: HABNN:" in record.message
 
 
 def test_habnn_raises_on_a_first_observation_that_is_not_finite():

@@ -244,6 +244,8 @@ def test_prediction_of_a_silent_network_is_the_first_observation(target):
     assert model.predict([0.0]).mean[0] == pytest.approx(7.25, abs=1e-9)
     model.follow([0.0], [50.0, 5.0, -3.0])
     assert model.predict([0.0]).mean[0] == pytest.approx(-3.0 if target == "delta" else 7.25, abs=1e-9)
+    model.begin([50.0, 5.0, 2.0])  # another episode has the same origin
+    assert model.predict([0.0]).mean[0] == pytest.approx(2.0 if target == "delta" else 7.25, abs=1e-9)
 
 
 def test_unbounded_entries_have_unit_one():
@@ -333,6 +335,18 @@ def test_forecast_moments_of_an_autoregression_vs_its_formula(target):
         np.testing.assert_allclose(forecast.observations[:, k, 0], value, rtol=1e-6, atol=1e-9)
         np.testing.assert_allclose(forecast.deviations[:, k, 0], deviation, rtol=1e-6, atol=1e-6)
     assert not model.forecast(actions, "mean").deviations[:, -1].max() > 1e-5  # feeds the mean back: no doubt grows
+
+
+def test_forecast_moments_of_a_slow_average_vs_its_formula():
+    """One noisy value enters the average with a quarter, and the output answers with 0.8 of that."""
+    network = {**CERTAIN, "hidden": (), "dof": inf, "noise_variance": 0.01}
+    model = TransitionModel(
+        [-1.0], [1.0], [-1.0], [1.0], history=0, memory=0, averages=(4.0,), target="absolute", network=network
+    )
+    model.network.weight_loc[0][:] = np.array([0.5, 0.8, 0.0]) * sqrt(3)
+    model.begin([0.0])
+    forecast = model.forecast(np.full((1, 2, 1), 0.1), "moments")
+    assert forecast.deviations[0, 1, 0] == pytest.approx(0.8 * 0.25 * 0.1, rel=1e-6)
 
 
 def test_forecast_moments_of_known_rectifiers_vs_monte_carlo():
