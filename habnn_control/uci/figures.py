@@ -16,7 +16,8 @@ from habnn_control.uci.tables import number
 
 _FONT = 8.0
 _OURS, _OTHERS, _PAPER = "#D55E00", "#0072B2", "#555555"
-_NLL_TICKS = (-1, 0, 1, 10, 100)
+_NLL_TICKS = (-1, 0, 1, 100)
+_LIMITS = {"rmse": (0.02, 30.0), "nll": (-4.0, 300.0)}
 _Draw = Callable[[Axes, pd.DataFrame, Sequence[str]], None]
 
 
@@ -88,7 +89,7 @@ def _rmse(axes: Axes, rows: pd.DataFrame, methods: Sequence[str]) -> None:
     _dots(axes, rows, methods, "rmse", lambda values: values / unit)
     axes.axvline(1.0, color="#AAAAAA", linewidth=0.8, zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(0.03, 30.0)
+    axes.set_xlim(*_LIMITS["rmse"])
     axes.xaxis.set_major_locator(FixedLocator([0.1, 1, 10]))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -99,7 +100,7 @@ def _nll(axes: Axes, rows: pd.DataFrame, methods: Sequence[str]) -> None:
     _dots(axes, rows, methods, "nll", lambda values: values - unit)
     axes.axvline(0.0, color="#AAAAAA", linewidth=0.8, zorder=0)
     axes.set_xscale("symlog", linthresh=1.0, linscale=1.5)
-    axes.set_xlim(-4.0, 300.0)
+    axes.set_xlim(*_LIMITS["nll"])
     axes.xaxis.set_major_locator(FixedLocator(_NLL_TICKS))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -111,7 +112,7 @@ def _dots(axes: Axes, rows: pd.DataFrame, methods: Sequence[str], score: str, ag
         if method not in rows.index:
             continue
         low, middle, high = against(rows.loc[method, [f"{score}_low", score, f"{score}_high"]].to_numpy(dtype=float))
-        end = 30.0 if score == "rmse" else 300.0
+        end = _LIMITS[score][1]
         if not middle < end:
             axes.plot([0.97], [height], ">", ms=4, color=_colour(method), transform=axes.get_yaxis_transform())
             continue

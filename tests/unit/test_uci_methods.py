@@ -41,7 +41,7 @@ def test_method_beats_the_constant_and_repeats_itself(name):
     np.testing.assert_array_equal(again.mean, prediction.mean)
 
 
-@pytest.mark.parametrize("name", ["habnn", "pbp", "dropout", "laplace", "svi"])
+@pytest.mark.parametrize("name", ["habnn", "pbp", "dropout", "laplace"])
 def test_method_depends_on_its_seed(name):
     x, y = data(60)
     assert not np.array_equal(fitted(name, x, y).predict(x).mean, fitted(name, x, y, seed=1).predict(x).mean)
