@@ -28,7 +28,7 @@ class Config:
         tuple(METHODS), f"any of {', '.join(METHODS)}; a HABNN also with other settings, as in habnn:scale=0.1,layers=2"
     )
     datasets: tuple[str, ...] = flag(tuple(SOURCES), "names of data sets")
-    dataset_file: tuple[str, ...] = flag((), "CSV files of your own with the target in the last column")
+    dataset_file: tuple[str, ...] = flag((), "CSV files of your own, target last; alone unless --datasets is given")
     data_dir: str = flag("", "folder with DATASET.csv; without it, sets are downloaded once from OpenML")
     blocks: tuple[str, ...] = flag(BLOCKS, "raw (nothing normalised, as in the paper) and z-scored")
     runs: int = flag(20, "splits of each set")
