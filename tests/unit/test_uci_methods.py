@@ -47,6 +47,12 @@ def test_method_depends_on_its_seed(name):
     assert not np.array_equal(fitted(name, x, y).predict(x).mean, fitted(name, x, y, seed=1).predict(x).mean)
 
 
+@pytest.mark.parametrize("name", ["pytagi", "dropout", "svi"])
+def test_method_takes_every_32_bit_seed(name):
+    x, y = data(30)
+    assert np.isfinite(fitted(name, x, y, seed=2**32 - 1).predict(x).mean).all()
+
+
 @pytest.mark.parametrize("name", ["pbp", "dropout", "laplace"])
 def test_method_leaves_the_global_random_state_alone(name):
     torch = pytest.importorskip("torch")

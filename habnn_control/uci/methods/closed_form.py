@@ -87,7 +87,7 @@ class Pytagi(NoiseChosen):
         from pytagi import manual_seed
         from pytagi.nn import Linear, MixtureReLU, OutputUpdater, Sequential
 
-        manual_seed(self.seed)
+        manual_seed(self.seed % 2**31)  # theirs is a C int
         self._net = Sequential(Linear(self.n_inputs, HIDDEN), MixtureReLU(), Linear(HIDDEN, 1))
         self._net.set_threads(1)
         updater = OutputUpdater(self._net.device)

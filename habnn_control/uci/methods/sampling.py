@@ -38,20 +38,26 @@ def _jax() -> Any:
     jax: Any = import_module("jax")
 
     jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return jax
 
 
 class _Drawn(Method):
     """A method that ends with draws of all weights."""
 
-    _draws: dict[str, Any]
+    _draws: dict[str, Array]
+
+    def _keep(self, draws: dict[str, Any]) -> None:
+        """Keep the draws as NumPy arrays and let go of what jax compiled: hundreds of programs exhaust a process."""
+        self._draws = {name: np.asarray(values, dtype=np.float64) for name, values in draws.items()}
+        _jax().clear_caches()
 
     def predict(self, x: Array) -> GaussianMixture:
         """Predict with each draw's network and noise."""
-        first, second = np.asarray(self._draws["first"]), np.asarray(self._draws["second"])
+        first, second = self._draws["first"], self._draws["second"]
         hidden = np.maximum(x @ first[:, :-1] + first[:, -1:], 0.0) / np.sqrt(self.n_inputs + 1)  # (draws, n, hidden)
         loc = ((hidden @ second[:, :-1, None])[:, :, 0] + second[:, -1:]) / np.sqrt(HIDDEN + 1)
-        return GaussianMixture(loc, 1 / np.asarray(self._draws["precision"], dtype=np.float64)[:, None])
+        return GaussianMixture(loc, 1 / self._draws["precision"][:, None])
 
 
 class SVI(_Drawn):
@@ -67,7 +73,7 @@ class SVI(_Drawn):
             svi = infer.SVI(network_model, guide, optim.Adam(STEP_SIZE), infer.Trace_ELBO())
             key, draw = jax.random.split(jax.random.PRNGKey(self.seed))
             result = svi.run(key, EPOCHS, x, y, progress_bar=False)
-            self._draws = guide.sample_posterior(draw, result.params, sample_shape=(DRAWS,))
+            self._keep(guide.sample_posterior(draw, result.params, sample_shape=(DRAWS,)))
 
 
 class NUTS(_Drawn):
@@ -84,4 +90,4 @@ class NUTS(_Drawn):
             kernel = infer.NUTS(network_model, max_tree_depth=TREE_DEPTH)
             sampler = infer.MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS, progress_bar=False)
             sampler.run(jax.random.PRNGKey(self.seed), x[: self.max_rows], y[: self.max_rows])
-            self._draws = sampler.get_samples()
+            self._keep(sampler.get_samples())
