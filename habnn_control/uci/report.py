@@ -9,6 +9,7 @@ from habnn_control._files import atomic_write
 from habnn_control.plotting import save_figure
 from habnn_control.study import write_csv
 from habnn_control.uci import figures, tables
+from habnn_control.uci.bars import RECOMMENDED, bars
 from habnn_control.uci.methods import METHODS, split
 from habnn_control.uci.paper import lookup
 from habnn_control.uci.study import read_results
@@ -23,10 +24,10 @@ def write_report(folder: str | Path) -> str:
     write_csv(relative, folder / "relative.csv")
     write_csv(per_sample, folder / "times.csv")
     sections = _sections(summary, relative, per_sample)
-    if tables.RECOMMENDED in set(summary["method"]):
-        bars = tables.bars(summary, per_sample)
-        write_csv(bars, folder / "bars.csv")
-        sections["Bars for habnn-recommended"] = _bars_text(bars)
+    if RECOMMENDED in set(summary["method"]):
+        table = bars(summary, per_sample)
+        write_csv(table, folder / "bars.csv")
+        sections[f"Bars for {RECOMMENDED}"] = _bars_text(table)
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in sections.items()) + "\n"
     with atomic_write(folder / "tables.md") as file:
         file.write(text.encode())
@@ -87,9 +88,9 @@ def _wide(rows: pd.DataFrame, value: str, paper: str | None) -> str:
     return "\n".join(lines)
 
 
-def _bars_text(bars: pd.DataFrame) -> str:
+def _bars_text(table: pd.DataFrame) -> str:
     lines = ["| bar | met | sets that miss it (ours, limit) |", "|---|---:|---|"]
-    for name, rows in bars.dropna(subset=["limit"]).groupby("bar", sort=False):
+    for name, rows in table.dropna(subset=["limit"]).groupby("bar", sort=False):
         missed = [f"{row.dataset} ({row.ours:.3g}, {row.limit:.3g})" for row in rows[~rows["met"]].itertuples()]
         lines.append(f"| {name} | {rows['met'].sum()} of {len(rows)} | {', '.join(missed)} |")
     return "\n".join(lines)

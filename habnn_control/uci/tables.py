@@ -1,4 +1,4 @@
-"""Tables of the regression study: medians over runs, beside what the paper printed, and the bars we set ourselves."""
+"""Tables of the regression study: medians over runs, beside what the paper printed."""
 
 from typing import Any
 
@@ -6,13 +6,11 @@ import numpy as np
 import pandas as pd
 
 from habnn_control.uci.data import SOURCES
-from habnn_control.uci.methods import METHODS
 from habnn_control.uci.paper import lookup
 from habnn_control.uci.protocol import SCORES, TEST_SETS
 
 KEYS = ["method", "dataset", "block"]
 SHIFTS = TEST_SETS[1:]
-RECOMMENDED = "habnn-recommended"
 
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
@@ -30,7 +28,7 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
     means = shifts.groupby(KEYS, sort=False).mean().reset_index().assign(test_set="ood")
     table = pd.concat([table, means.astype({"runs": int})], ignore_index=True)
     for name in ("rmse", "nll"):
-        table[f"paper_{name}"] = [_paper(name, *row) for row in table[[*KEYS, "test_set"]].itertuples(index=False)]
+        table[f"paper_{name}"] = [paper_score(name, *row) for row in table[[*KEYS, "test_set"]].itertuples(index=False)]
     return table
 
 
@@ -56,50 +54,14 @@ def times(timings: pd.DataFrame) -> pd.DataFrame:
     groups = per_sample.groupby([timings["method"], timings["dataset"]], sort=False)
     table = groups.min().rename("microseconds").reset_index()
     pairs = table[["method", "dataset"]].itertuples(index=False)
-    table["paper_microseconds"] = [_paper_microseconds(str(method), str(dataset)) for method, dataset in pairs]
+    table["paper_microseconds"] = [paper_microseconds(str(method), str(dataset)) for method, dataset in pairs]
     return table
 
 
-def _paper_microseconds(method: str, dataset: str) -> float:
+def paper_microseconds(method: str, dataset: str) -> float:
+    """Return what the paper's training time of a set amounts to for a sample, or NaN."""
     seconds = float(lookup("training_seconds", "in").get((dataset, method), np.nan))
     return 1e6 * seconds / (0.9 * SOURCES[dataset].rows) if dataset in SOURCES else np.nan
-
-
-def bars(summary: pd.DataFrame, per_sample: pd.DataFrame) -> pd.DataFrame:
-    """Return our recommended HABNN beside what it has to reach, a row for each bar and set."""
-    median = summary.set_index([*KEYS, "test_set"])
-    methods = [name for name in summary["method"].unique() if name in METHODS]
-    rivals = [name for name in methods if name != RECOMMENDED and not METHODS[name].sampling]
-    one_epoch = [name for name in rivals if name != "svi"]
-    rows: list[dict[str, Any]] = []
-
-    def add(bar: str, dataset: str, ours: float, limit: float) -> None:
-        rows.append({"bar": bar, "dataset": dataset, "ours": ours, "limit": limit, "met": bool(ours <= limit)})
-
-    def value(score: str, method: str, dataset: str, block: str, test_set: str) -> float:
-        key = (method, dataset, block, test_set)
-        return number(median, key, score) if key in median.index else np.nan
-
-    for dataset in summary["dataset"].unique():
-        nll = value("nll", RECOMMENDED, dataset, "raw", "in")
-        add("raw NLL against constant", dataset, nll, value("nll", "constant", dataset, "raw", "in"))
-        for score in ("rmse", "nll"):
-            paper = _paper(score, "habnn", dataset, "raw", "in")
-            add(f"raw {score.upper()} against the paper's HABNN", dataset,
-                value(score, RECOMMENDED, dataset, "raw", "in"), paper)  # fmt: skip
-        best = min((value("nll", name, dataset, "raw", "in") for name in rivals), default=np.nan)
-        add("raw NLL against the best non-sampling rival", dataset, nll, best)
-        ood = value("nll", RECOMMENDED, dataset, "raw", "ood")
-        add("raw OOD NLL against the paper's HABNN", dataset, ood, _paper("nll", "habnn", dataset, "raw", "ood"))
-        rmse = [value("rmse", name, dataset, "z-scored", "in") for name in one_epoch]
-        ours = value("rmse", RECOMMENDED, dataset, "z-scored", "in")
-        add("z-scored RMSE against 1.1 x best one-epoch rival", dataset, ours, 1.1 * min(rmse, default=np.nan))
-    for name in ("habnn", RECOMMENDED):
-        for row in per_sample[per_sample["method"] == name].itertuples(index=False):
-            limit = _paper_microseconds("habnn", str(row.dataset)) / 100
-            bar = f"microseconds a sample of {name} against the paper's HABNN / 100"
-            add(bar, str(row.dataset), float(np.asarray(row.microseconds)), limit)
-    return pd.DataFrame(rows)
 
 
 def number(table: pd.DataFrame, row: Any, column: str) -> float:
@@ -107,11 +69,11 @@ def number(table: pd.DataFrame, row: Any, column: str) -> float:
     return float(np.asarray(table.at[row, column], dtype=np.float64))
 
 
-def _paper(score: str, method: str, dataset: str, block: str, test_set: str) -> float:
+def paper_score(score: str, method: str, dataset: str, block: str, test_set: str) -> float:
     """Return a printed value, or NaN; a variant such as habnn:dof=20 has its own table in the paper."""
     base, _, variant = method.partition(":")
     if variant:
         test_set = variant if test_set == "in" else ""
     if test_set == "ood":
-        return float(np.mean([_paper(score, method, dataset, block, shift) for shift in SHIFTS]))
+        return float(np.mean([paper_score(score, method, dataset, block, shift) for shift in SHIFTS]))
     return float(lookup(score, test_set, block).get((dataset, base), np.nan))
