@@ -4,7 +4,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
@@ -48,6 +48,8 @@ class Agent(ABC):
     seed : int
         Seeds the agent's own random numbers.
     """
+
+    can_evaluate: ClassVar[bool] = True  # whether `predict` needs nothing but observations
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         self.env = env

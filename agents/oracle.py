@@ -36,6 +36,8 @@ class Oracle(Agent):
         Budget of the planner; see `habnn_control.planning.ICEM`.
     """
 
+    can_evaluate = False
+
     def __init__(
         self,
         env: gym.Env[Any, Any],

@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
         study = resolve(config)
         (task, *others) = study.tasks()
         env = Recorder(make_env(config.setpoint), config.seed)
-        agent = agents.load(config.load, env) if config.load else agents.make(config.agent, env, task.agent_seed)
+        agent = load(config, env) if config.load else agents.make(config.agent, env, task.agent_seed)
         claim(out, config)
     except (ValueError, OSError) as error:
         return fail(error)
@@ -85,6 +85,17 @@ def resolve(config: Config) -> Study:
     return Study(
         tuple(names), (config.setpoint,), 1, min(config.steps, 20) if config.smoke else config.steps, config.seed
     )
+
+
+def load(config: Config, env: Recorder) -> agents.Agent:
+    """Return the saved agent; raise if it cannot play the way that is asked for."""
+    agent = agents.load(config.load, env)
+    if not (config.learn or agent.can_evaluate):
+        raise ValueError(
+            f"run_episode: load must be an agent that acts on observations alone, got {agent.name}, which needs more "
+            "than these; add --learn."
+        )
+    return agent
 
 
 def claim(out: Path, config: Config) -> None:

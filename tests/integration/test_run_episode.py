@@ -89,6 +89,18 @@ def test_run_episode_load_and_learn_changes_the_agent(episode, tmp_path):
     assert (before.predict(observations)[0] != after.predict(observations)[0]).any()
 
 
+def test_run_episode_load_of_an_oracle_wants_learn(tmp_path, capsys):
+    agents.make("oracle", make_env(100.0), n_candidates=20, n_iterations=1, horizon=3).save(tmp_path / "oracle")
+    flags = ["--load", tmp_path / "oracle", "--steps", 3, "--out", tmp_path / "x"]
+    assert main("run_episode.py", *flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "load must be an agent that acts on observations alone, got oracle" in line
+    assert "add --learn" in line
+    assert not (tmp_path / "x").exists()
+    assert main("run_episode.py", *flags, "--learn") == 0
+    assert set(pd.read_csv(tmp_path / "x/losses.csv")["agent"]) == {"oracle"}
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
