@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from agents.event_log import EventLog
 from habnn_control._files import save_arrays
 
 Action = NDArray[Any]
@@ -37,9 +38,9 @@ Callback = Callable[[Step], bool | None]
 class Agent(ABC):
     """An agent that controls one environment and may learn while it does.
 
-    A subclass implements `_act`, `_observe` if it learns, and `_begin` if a new episode matters to it. Build agents
-    with `agents.make`, which fills in `name` and `settings`; `agents.load` rebuilds an agent from these, then hands
-    `_restore` what `_state` gave.
+    A subclass implements `_act`, `_observe` if it learns, and `_begin` if a new episode matters to it; one that has its
+    own loop replaces `_play`. Build agents with `agents.make`, which fills in `name` and `settings`; `agents.load`
+    rebuilds an agent from these, then hands `_restore` what `_state` gave.
 
     Parameters
     ----------
@@ -50,6 +51,7 @@ class Agent(ABC):
     """
 
     can_evaluate: ClassVar[bool] = True  # whether `predict` needs nothing but observations
+    can_resume: ClassVar[bool] = True  # whether `learn` can do without a reset
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         self.env = env
@@ -72,8 +74,9 @@ class Agent(ABC):
         progress_bar: bool = False,
         callback: Callback | None = None,
         resume: bool = False,
+        tensorboard: str | Path | None = None,
     ) -> Self:
-        """Play `total_timesteps` steps from a reset and learn from each.
+        """Play exactly `total_timesteps` steps from a reset and learn from each.
 
         Parameters
         ----------
@@ -86,28 +89,46 @@ class Agent(ABC):
         resume : bool
             Go on where the last call ended, without a reset, unless the episode was over. After `agents.load` the
             environment must be in the state it had when the agent was saved.
+        tensorboard : str or Path, optional
+            Folder for a TensorBoard log of the loss and its parts, and of what the agent tells of its training.
 
         Returns
         -------
         Agent
             The agent itself.
         """
-        check_timesteps(self.name, total_timesteps)
-        if not resume:
-            self._current = None
-        with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
-            for timestep in range(1, total_timesteps + 1):
-                observation = self._reset() if self._current is None else self._current
-                action = self._act(observation, deterministic=False)
-                step = Step(timestep, observation, action, *_step(self.env, action))
-                self._observe(step)
-                self._current = None if step.terminated or step.truncated else step.next_observation
+        if not (isinstance(total_timesteps, int | np.integer) and total_timesteps > 0):
+            raise ValueError(
+                f"{self.name}: total_timesteps must be a positive integer, got {total_timesteps!r}; pass at least 1."
+            )
+        if resume and not self.can_resume:
+            raise ValueError(f"{self.name}: resume must be False, got {resume}; this agent starts with a reset.")
+        bar = tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar)
+        with EventLog(tensorboard) as log, bar as progress:
+
+            def goes_on(step: Step) -> bool:
                 if progress_bar:
                     progress.set_postfix(self._progress(step), refresh=False)
                     progress.update()
-                if callback is not None and callback(step) is False:
-                    break
+                if tensorboard is not None:
+                    log.write(step.timestep, step.reward, step.info, self._training_figures())
+                return callback is None or callback(step) is not False
+
+            if not resume:
+                self._current = None
+            self._play(total_timesteps, goes_on)
         return self
+
+    def _play(self, total_timesteps: int, goes_on: Callable[[Step], bool]) -> None:
+        """Play and learn, and tell `goes_on` of every step; stop after a step at which it says False."""
+        for timestep in range(1, total_timesteps + 1):
+            observation = self._reset() if self._current is None else self._current
+            action = self._act(observation, deterministic=False)
+            step = Step(timestep, observation, action, *_step(self.env, action))
+            self._observe(step)
+            self._current = None if step.terminated or step.truncated else step.next_observation
+            if not goes_on(step):
+                break
 
     def predict(
         self,
@@ -136,7 +157,7 @@ class Agent(ABC):
         observation = self._checked(observation)
         if observation.shape == self.env.observation_space.shape:
             return self._act(observation, deterministic=deterministic), state
-        return np.stack([self._act(row, deterministic=deterministic) for row in observation]), state
+        return self._act_all(observation, deterministic=deterministic), state
 
     def save(self, path: str | Path) -> None:
         """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back.
@@ -165,7 +186,7 @@ class Agent(ABC):
         """Return an observation or a batch of them as an array; raise unless it is finite and of the right shape."""
         observation = np.asarray(observation)
         shape = self.env.observation_space.shape or ()
-        if observation.shape not in (shape, (len(observation), *shape)):
+        if shape not in (observation.shape, observation.shape[1:]):
             wish, found = f"shape {shape} or {('n', *shape)}", str(observation.shape)
         elif not np.isfinite(observation).all():
             wish, found = "finite values", str(observation)
@@ -186,12 +207,20 @@ class Agent(ABC):
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:
         """Choose the action for one observation."""
 
+    def _act_all(self, observations: NDArray[Any], *, deterministic: bool) -> Action:
+        """Choose an action for each row of a batch."""
+        return np.stack([self._act(row, deterministic=deterministic) for row in observations])
+
     def _observe(self, step: Step) -> None:  # noqa: B027  # a hook: agents that do not learn leave it out
         """Learn from one step."""
 
     def _progress(self, step: Step) -> dict[str, str]:
         """Return what the progress bar shows after a step."""
         return {"loss": f"{step.info.get('loss', -step.reward):.1f}"}
+
+    def _training_figures(self) -> dict[str, float]:
+        """Return what is new of the training since the last call, by the names a log shall have."""
+        return {}
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return what JSON can hold and the arrays that `_restore` needs."""
@@ -210,14 +239,6 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
 def describe_spaces(env: gym.Env[Any, Any]) -> dict[str, str]:
     """Return both spaces of an environment as text, to tell whether an agent fits it."""
     return {"observation": str(env.observation_space), "action": str(env.action_space)}
-
-
-def check_timesteps(owner: str, total_timesteps: int) -> None:
-    """Raise unless the number of steps is a positive integer."""
-    if not (isinstance(total_timesteps, int | np.integer) and total_timesteps > 0):
-        raise ValueError(
-            f"{owner}: total_timesteps must be a positive integer, got {total_timesteps!r}; pass at least 1."
-        )
 
 
 def _step(env: gym.Env[Any, Any], action: Action) -> tuple[float, NDArray[Any], bool, bool, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Play one task of a study: an agent learns in the Industrial Benchmark while every step is recorded."""
 
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -70,7 +71,7 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
         What to play. Its `pretrain_steps` are for the SB3 baselines only: that many steps of ordinary training, in
         episodes of 1000 steps in an environment with another seed, before the measured episode.
     tensorboard : str, optional
-        Folder for the TensorBoard logs of the SB3 baselines.
+        Folder for TensorBoard logs, one below it for each run.
     **settings
         Settings of the agent.
 
@@ -80,15 +81,14 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     """
     start = perf_counter()
     baseline = task.agent in BASELINES
-    if tensorboard is not None and baseline:
-        settings["tensorboard"] = f"{tensorboard}/setpoint-{task.setpoint:g}/seed-{task.seed}"
+    log = Path(tensorboard) / f"setpoint-{task.setpoint:g}/seed-{task.seed}/{task.agent}" if tensorboard else None
     with Recorder(make_env(task.setpoint), task.seed) as env:
         agent = make(task.agent, env, task.agent_seed, **settings)
         if task.pretrain_steps and baseline:
-            _pretrain(agent, task)
+            _pretrain(agent, task, log and log / "pretraining")
             agent.set_env(env)
         before = perf_counter()
-        agent.learn(task.steps)
+        agent.learn(task.steps, tensorboard=log)
         decision_seconds = perf_counter() - before - env.env_seconds
     columns = env.columns()
     if len(columns["loss"]) != task.steps:
@@ -96,8 +96,8 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     return Run(columns, perf_counter() - start, decision_seconds)
 
 
-def _pretrain(agent: Agent, task: Task) -> None:
+def _pretrain(agent: Agent, task: Task, log: Path | None) -> None:
     with make_env(task.setpoint, max_episode_steps=1000) as school:
         school.reset(seed=task.agent_seed)
         agent.set_env(school)
-        agent.learn(task.pretrain_steps)
+        agent.learn(task.pretrain_steps, tensorboard=log)

@@ -3,19 +3,17 @@
 import inspect
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from agents.base import Action, Agent, Callback, State, Step, check_timesteps, keyword_names
+from agents.base import Action, Agent, Step, keyword_names
 
 _OURS = {"self", "policy", "env", "seed", "verbose", "device", "tensorboard_log", "_init_setup_model"}
-_TENSORBOARD_EVERY = 10  # steps; SB3's off-policy agents log at the end of episodes, and ours has none
 
 
 class SB3Agent(Agent):
@@ -40,13 +38,12 @@ class SB3Agent(Agent):
         Scale observations and rewards by their running mean and variance (SB3's VecNormalize).
     action_noise : float, optional
         Standard deviation of Gaussian exploration noise, for TD3 and SAC.
-    tensorboard : str, optional
-        Folder for TensorBoard logs.
     **settings
         Arguments of the SB3 class.
     """
 
     algorithm: ClassVar[str]
+    can_resume = False
 
     def __init__(
         self,
@@ -55,7 +52,6 @@ class SB3Agent(Agent):
         seed: int = 0,
         normalise: bool = False,
         action_noise: float | None = None,
-        tensorboard: str | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(env, seed=seed)
@@ -69,13 +65,11 @@ class SB3Agent(Agent):
         if action_noise is not None:
             width = np.full(env.action_space.shape or (), action_noise)
             settings["action_noise"] = sb3.common.noise.NormalActionNoise(np.zeros_like(width), width)
-        self._logs = tensorboard is not None
         self.model = getattr(sb3, self.algorithm)(
             "MlpPolicy",
             vector if self._normaliser is None else self._normaliser,
             seed=seed,
             device="cpu",
-            tensorboard_log=tensorboard,
             **settings,
         )
 
@@ -90,57 +84,29 @@ class SB3Agent(Agent):
         super().set_env(env)
         self._tap.env = env
 
-    def learn(
-        self,
-        total_timesteps: int,
-        progress_bar: bool = False,
-        callback: Callback | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Play exactly `total_timesteps` steps from a reset and learn from each; see `Agent.learn`."""
-        check_timesteps(self.name, total_timesteps)
-        if resume:
-            raise ValueError(f"{self.name}: resume must be False, got {resume}; this agent starts with a reset.")
+    def _play(self, total_timesteps: int, goes_on: Callable[[Step], bool]) -> None:
+        def after_step(*_: Any) -> bool:
+            return goes_on(self._tap.last) and self._tap.timestep < total_timesteps
+
         self._tap.timestep = 0
         self.model.set_env(self.model.get_env())  # makes SB3 reset the environment
-        with tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar) as progress:
+        self.model.learn(total_timesteps, callback=after_step, reset_num_timesteps=False, log_interval=None)
 
-            def after_step(*_: Any) -> bool:
-                step = self._tap.last
-                if progress_bar:
-                    progress.set_postfix(self._progress(step), refresh=False)
-                    progress.update()
-                if self._logs and step.timestep % _TENSORBOARD_EVERY == 0:
-                    self.model.logger.record("plant/loss", step.info.get("loss", -step.reward))
-                    self.model.logger.dump(self.model.num_timesteps)
-                goes_on = callback is None or callback(step) is not False
-                return goes_on and step.timestep < total_timesteps
-
-            self.model.learn(
-                total_timesteps,
-                callback=after_step,
-                reset_num_timesteps=False,
-                tb_log_name=self.name,
-                log_interval=None,
-            )
-        return self
-
-    def predict(
-        self,
-        observation: NDArray[Any],
-        state: State = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = True,
-    ) -> tuple[Action, State]:
-        """Choose the action for one observation or a batch; see `Agent.predict`."""
-        observation = self._checked(observation)
-        if self._normaliser is not None:
-            observation = self._normaliser.normalize_obs(observation)
-        action, state = self.model.predict(observation, state, episode_start, deterministic)
-        return action, state
+    def _training_figures(self) -> dict[str, float]:
+        """Return what SB3's logger holds, and empty it: what comes next is new."""
+        logger = self.model.logger
+        figures = dict(logger.name_to_value)
+        logger.dump()
+        return figures
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:
-        return self.predict(observation, deterministic=deterministic)[0]
+        if self._normaliser is not None:
+            observation = self._normaliser.normalize_obs(observation)
+        action: Action = self.model.predict(observation, deterministic=deterministic)[0]
+        return action
+
+    def _act_all(self, observations: NDArray[Any], *, deterministic: bool) -> Action:
+        return self._act(observations, deterministic=deterministic)  # SB3 takes batches as they are
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         buffer = io.BytesIO()

@@ -10,9 +10,11 @@ from functools import partial
 from time import perf_counter
 
 import agents
+from agents.event_log import check_tensorboard
 from agents.registry import check_name
 from agents.runner import check_setpoint, play
 from habnn_control._command_line import command, fail, flag, parse
+from habnn_control._extras import check_extra
 from habnn_control.report import write_report
 from habnn_control.study import Study, claim, describe, run_study, write_meta
 from habnn_control.summary import headline
@@ -31,7 +33,7 @@ class Config:
     jobs: int = flag(-1, "processes; -1 means one a core")
     backend: str = flag("loky", "where runs go: processes of this machine, or a dask cluster", choices=("loky", "dask"))
     scheduler: str = flag("", "address of the dask scheduler, such as tcp://host:8786")
-    tensorboard: str = flag("", "folder for TensorBoard logs of the SB3 agents")
+    tensorboard: str = flag("", "folder for TensorBoard logs, one below it for each run")
     out: str = flag("results/compare", "folder for the results")
     smoke: bool = flag(False, "two runs of twenty steps, to see that everything works")
 
@@ -75,6 +77,10 @@ def resolve(config: Config) -> Study:
             f"compare: scheduler must be given with backend dask and only then, got {config.scheduler!r} with backend "
             f"{config.backend}; pass --backend dask --scheduler ADDRESS, or neither."
         )
+    if config.backend == "dask":
+        check_extra("compare: backend dask", "distributed", "cluster")
+    if config.tensorboard:
+        check_tensorboard()
     runs, steps = (min(config.runs, 2), min(config.steps, 20)) if config.smoke else (config.runs, config.steps)
     return Study(config.agents, config.setpoints, runs, steps, config.seed, config.pretrain_steps)
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 import agents
+from agents.event_log import EventLog, check_tensorboard
 from agents.habnn import HABNNAgent
 from agents.registry import check_name
 from agents.runner import Recorder, check_setpoint, make_env, play
@@ -39,6 +40,7 @@ class Config:
     load: str = flag("", "file of a saved agent to play instead, without learning unless --learn is given")
     learn: bool = flag(False, "let a loaded agent go on learning")
     references: tuple[str, ...] = flag(("noop",), "agents to play beside it for the picture")
+    tensorboard: str = flag("", "folder for a TensorBoard log")
     out: str = flag("runs/episode", "folder for losses.csv, agent.npz, episode.png and episode.svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")
 
@@ -56,10 +58,13 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         return fail(error)
     predictions: list[Prediction] = []
+    log = config.tensorboard or None
     if config.load and not config.learn:
-        evaluate(agent, env, study.steps)
+        evaluate(agent, env, study.steps, log)
     else:
-        agent.learn(study.steps, progress_bar=True, callback=lambda _: keep_prediction(agent, predictions))
+        agent.learn(
+            study.steps, progress_bar=True, callback=lambda _: keep_prediction(agent, predictions), tensorboard=log
+        )
     columns = env.columns()
     write_csv(tidy_losses([(task._replace(agent=agent.name), Run(columns, 0.0, 0.0))]), out / "losses.csv")
     agent.save(out / "agent.npz")
@@ -81,6 +86,8 @@ def resolve(config: Config) -> Study:
     for name in (config.agent, *config.references):
         check_name(name)
     check_setpoint(config.setpoint)
+    if config.tensorboard:
+        check_tensorboard()
     names = dict.fromkeys((config.agent, *config.references))
     return Study(
         tuple(names), (config.setpoint,), 1, min(config.steps, 20) if config.smoke else config.steps, config.seed
@@ -129,14 +136,16 @@ def prediction_panels(columns: Mapping[str, Array], predictions: list[Prediction
     return panels
 
 
-def evaluate(agent: agents.Agent, env: Recorder, steps: int) -> None:
+def evaluate(agent: agents.Agent, env: Recorder, steps: int, tensorboard: str | None) -> None:
     """Play without learning or exploring."""
     observation, _ = env.reset()
     state = None
-    for step in tqdm(range(steps), desc=agent.name):
-        start = np.array([step == 0])
-        action, state = agent.predict(observation, state=state, episode_start=start, deterministic=True)
-        observation = env.step(action)[0]
+    with EventLog(tensorboard) as log:
+        for timestep in tqdm(range(1, steps + 1), desc=agent.name):
+            start = np.array([timestep == 1])
+            action, state = agent.predict(observation, state=state, episode_start=start, deterministic=True)
+            observation, reward, _, _, info = env.step(action)
+            log.write(timestep, reward, info, {})
 
 
 if __name__ == "__main__":

@@ -203,14 +203,33 @@ def test_compare_smoke_is_two_short_runs(tmp_path):
     assert (losses["run"].nunique(), losses["timestep"].max()) == (2, 20)
 
 
-def test_compare_pretraining_and_tensorboard_reach_the_baselines(done, tmp_path):
-    extra = ["--pretrain-steps", 20, "--tensorboard", tmp_path / "logs"]
-    assert main("compare.py", *flags(tmp_path / "x", "a2c", runs=1), *extra) == 0
+def test_compare_pretraining_reaches_the_baselines(done, tmp_path):
+    assert main("compare.py", *flags(tmp_path / "x", "a2c", runs=1), "--pretrain-steps", 20) == 0
     cold, warm = (pd.read_csv(folder / "losses.csv") for folder in (done[0], tmp_path / "x"))
     cold = cold[(cold["agent"] == "a2c") & (cold["run"] == 0)]
     assert len(warm) == 15
     assert cold["loss"].tolist() != warm["loss"].tolist()
-    assert list((tmp_path / "logs").rglob("events.out.tfevents.*"))
+
+
+def test_compare_tensorboard_logs_every_run_and_changes_nothing(done, tmp_path):
+    pytest.importorskip("tensorboard", reason="tensorboard is in the tensorboard extra")
+    assert main("compare.py", *flags(tmp_path / "x", AGENTS), "--tensorboard", tmp_path / "logs") == 0
+    assert (tmp_path / "x/losses.csv").read_bytes() == (done[0] / "losses.csv").read_bytes()
+    logs = {path.parent.relative_to(tmp_path / "logs").as_posix() for path in tmp_path.rglob("events.out.tfevents.*")}
+    assert logs == {f"setpoint-40/seed-{seed}/{agent}" for seed in (0, 1) for agent in AGENTS.split()}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "package", "extra"),
+    [(["--tensorboard", "x"], "tensorboard", "tensorboard"),
+     (["--backend", "dask", "--scheduler", "x"], "distributed", "cluster")],
+)  # fmt: skip
+def test_compare_without_an_extra_names_it_in_one_line(tmp_path, wrong, package, extra, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main("compare.py", "--agents", "noop", "--out", tmp_path / "x", *wrong) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"must have the package {package}, got none; install the {extra} extra" in line
+    assert not (tmp_path / "x").exists()
 
 
 def test_plot_remakes_everything_from_the_tables(done):

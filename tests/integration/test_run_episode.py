@@ -89,6 +89,18 @@ def test_run_episode_load_and_learn_changes_the_agent(episode, tmp_path):
     assert (before.predict(observations)[0] != after.predict(observations)[0]).any()
 
 
+def test_run_episode_tensorboard_logs_learning_and_evaluation(tmp_path):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    first = ["--agent", "hold", "--out", tmp_path / "x"]
+    again = ["--load", tmp_path / "x/agent.npz", "--out", tmp_path / "y"]
+    for flags in (first, again):
+        assert main("run_episode.py", *flags, "--steps", 5, "--tensorboard", flags[-1] / "log") == 0
+        losses = pd.read_csv(flags[-1] / "losses.csv")["loss"]
+        events = accumulators.EventAccumulator(str(flags[-1] / "log")).Reload().Scalars("plant/loss")
+        assert [event.step for event in events] == [1, 2, 3, 4, 5]
+        assert [event.value for event in events] == pytest.approx(losses, rel=1e-6)
+
+
 def test_run_episode_load_of_an_oracle_wants_learn(tmp_path, capsys):
     agents.make("oracle", make_env(100.0), n_candidates=20, n_iterations=1, horizon=3).save(tmp_path / "oracle")
     flags = ["--load", tmp_path / "oracle", "--steps", 3, "--out", tmp_path / "x"]

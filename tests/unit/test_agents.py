@@ -1,6 +1,7 @@
 """The agent interface and the reference policies, on a plant small enough to know the right answer."""
 
 import json
+import re
 from itertools import pairwise
 
 import gymnasium as gym
@@ -200,9 +201,11 @@ def test_predict_batch_has_one_action_a_row(plant, name):
 
 
 @pytest.mark.parametrize("name", ["noop", "a2c"])
-def test_predict_raises_on_wrong_shape(plant, name):
-    with pytest.raises(ValueError, match=rf"{name}: observation must have shape \(6,\) or .*, got \(5,\)"):
-        agents.make(name, plant).predict(np.zeros(5))
+@pytest.mark.parametrize("shape", [(5,), (), (6, 5), (2, 2, 6)])
+def test_predict_raises_on_wrong_shape(plant, name, shape):
+    message = rf"{name}: observation must have shape \(6,\) or .*, got {re.escape(str(shape))}"
+    with pytest.raises(ValueError, match=message):
+        agents.make(name, plant).predict(np.zeros(shape))
 
 
 @pytest.mark.parametrize("name", ["hold", "a2c"])
