@@ -1,7 +1,8 @@
 """Measure speed, as ratios within one run, and compare with the bars we hold ourselves to.
 
-Each section is timed in turns, and the best of several rounds counts, for the machine may be busy. A bar that is missed
-is printed, not punished: the exit code tells only whether the measurement itself worked.
+What a section compares is timed in turns, and the best of several rounds counts (of decisions, the median), for the
+machine may be busy. A bar that is missed is printed, not punished: the exit code tells only whether the measurement
+itself worked.
 """
 
 import json
@@ -18,7 +19,7 @@ from habnn_control._files import atomic_write
 from habnn_control._names import nearest
 
 # Each section is a module beside this one with a function measure(repeats) -> list of Result; add yours here.
-SECTIONS = {"env": "_benchmark_env", "habnn": "_benchmark_habnn"}
+SECTIONS = {"env": "_benchmark_env", "habnn": "_benchmark_habnn", "decision": "_benchmark_decision"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Config:
     """Settings of a measurement."""
 
     sections: tuple[str, ...] = flag(tuple(SECTIONS), f"what to measure, any of {', '.join(SECTIONS)}")
-    repeats: int = flag(30, "rounds, of which the best counts")
+    repeats: int = flag(30, "rounds, of which the best counts (decision: their median)")
     json: str = flag("", "file for the results")
     smoke: bool = flag(False, "two rounds, to see that everything works")
 
@@ -83,7 +84,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in ("habnn-control", "numpy", "numba", "gymnasium")},
+        "versions": {
+            name: metadata.version(name) for name in ("habnn-control", "numpy", "numba", "torch", "gymnasium")
+        },
         "results": rows,
     }
     with atomic_write(path) as file:
