@@ -27,7 +27,8 @@ from habnn_control.summary import CurvesOf, curves_of
 
 # Printed in the paper, figure "Performance on the Industrial Benchmark" (setpoint 100): loss at these timesteps.
 PAPER_TIMESTEPS = (10, 20, 30, 40, 50, 60)
-PAPER_SETPOINT = 100.0
+_PAPER_SETPOINT = 100.0
+_PAPER_STEPS = 300  # runs longer than this would press the points into one heap
 PAPER_LOSSES = {
     "habnn": (335, 381, 376, 357, 401, 352),
     "a2c": (381, 458, 487, 512, 556, 570),
@@ -36,8 +37,10 @@ PAPER_LOSSES = {
 }
 
 WIDE, NARROW = 8.0, 3.9  # inches: for a page, and for a telephone held upright
+_PANEL_HEIGHT = 2.0
 _POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would be a thicket
 _FONT = 9.0
+_LABEL_GAP = 1.2 * _FONT / 72.0  # inches between the labels of two lines
 _LOG_TICKS = (50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000)
 _Dashes = tuple[float, ...] | None
 
@@ -84,18 +87,25 @@ def losses_figure(losses: pd.DataFrame, width: float = WIDE) -> Figure:
     setpoints = _unique(setpoint for _, setpoint in curves)
     columns = 1 if width < WIDE or len(setpoints) == 1 else 2
     rows = -(-len(setpoints) // columns)
-    height = 4.4 if len(setpoints) == 1 else 3.2
+    steps = max(item.values.shape[1] for item in curves.values())
+    height = max(4.4 if len(setpoints) == 1 else 3.2, _LABEL_GAP * (len(agents) + 5))
     figure = _new_figure(width, height * rows)
     for axes, setpoint in zip(figure.subplots(rows, columns, squeeze=False).flat, setpoints, strict=False):
         _draw_curves(axes, curves, agents, setpoint)
-        _draw_paper(axes, setpoint)
+        if paper_is_shown(setpoint, steps):
+            _draw_paper(axes, steps)
         _log_axis(axes)
         axes.set_title(f"setpoint {setpoint:g}", loc="left", fontsize=_FONT + 1)
         axes.set_ylabel("loss = consumption + 3 fatigue" if rows == 1 else "loss")
-        axes.set_xlabel(_timestep_label(max(item.values.shape[1] for item in curves.values())))
+        axes.set_xlabel(_timestep_label(steps))
     for axes in figure.axes[len(setpoints) :]:
         axes.remove()
     return _finished(figure)
+
+
+def paper_is_shown(setpoint: float, steps: int) -> bool:
+    """Return whether the paper has points that belong, and can be told apart, beside runs of so many steps."""
+    return setpoint == _PAPER_SETPOINT and PAPER_TIMESTEPS[0] <= steps <= _PAPER_STEPS
 
 
 def steerings_figure(losses: pd.DataFrame, setpoint: float, width: float = WIDE) -> Figure:
@@ -111,12 +121,18 @@ def steerings_figure(losses: pd.DataFrame, setpoint: float, width: float = WIDE)
         return draw
 
     steps = max(item.values.shape[1] for item in curves["velocity"].values())
-    return stacked_figure([panel(name) for name in curves], _timestep_label(steps), width)
+    height = max(_PANEL_HEIGHT, _LABEL_GAP * (len(agents) + 2))
+    return stacked_figure([panel(name) for name in curves], _timestep_label(steps), width, height)
 
 
-def stacked_figure(panels: Sequence[Callable[[Axes], None]], xlabel: str = "timestep", width: float = WIDE) -> Figure:
+def stacked_figure(
+    panels: Sequence[Callable[[Axes], None]],
+    xlabel: str = "timestep",
+    width: float = WIDE,
+    panel_height: float = _PANEL_HEIGHT,
+) -> Figure:
     """Draw panels under one another over a common horizontal axis; each panel draws itself on its axes."""
-    figure = _new_figure(width, 0.6 + 2.0 * len(panels))
+    figure = _new_figure(width, 0.6 + panel_height * len(panels))
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for draw, axes in zip(panels, rows, strict=True):
         draw(axes)
@@ -203,7 +219,7 @@ def label_line_ends(axes: Axes) -> None:
         return
     ends = [np.asarray(line.get_xydata(), dtype=float)[-1] for line in lines]
     heights = [float(axes.transAxes.inverted().transform(axes.transData.transform(end))[1]) for end in ends]
-    gap = 1.2 * _FONT * axes.figure.dpi / 72.0 / axes.bbox.height
+    gap = _LABEL_GAP * axes.figure.dpi / axes.bbox.height
     beside = offset_copy(axes.transAxes, axes.get_figure(root=True), x=9.0, units="points")
     for line, end, height in zip(lines, ends, spread(heights, gap), strict=True):
         axes.annotate(
@@ -243,9 +259,8 @@ def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], setpoint: floa
         axes.plot(timesteps, mean, label=agent, **_line(style))
 
 
-def _draw_paper(axes: Axes, setpoint: float) -> None:
-    if setpoint != PAPER_SETPOINT:
-        return
+def _draw_paper(axes: Axes, steps: int) -> None:
+    shown = sum(timestep <= steps for timestep in PAPER_TIMESTEPS)
     handles = []
     for agent, points in PAPER_LOSSES.items():
         style = _STYLES[agent]
@@ -255,7 +270,9 @@ def _draw_paper(axes: Axes, setpoint: float) -> None:
             "markerfacecolor": "none",
             "linestyle": "none",
         }
-        axes.plot(PAPER_TIMESTEPS, points, markersize=4.5, label="_paper", clip_on=False, zorder=3, **look)
+        axes.plot(
+            PAPER_TIMESTEPS[:shown], points[:shown], markersize=4.5, label="_paper", clip_on=False, zorder=3, **look
+        )
         handles.append(Line2D([], [], markersize=4.5, label=agent, **look))
     axes.legend(
         handles=handles,

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
@@ -13,10 +14,10 @@ from matplotlib.figure import Figure
 from habnn_control._files import atomic_write
 from habnn_control.plotting import (
     NARROW,
-    PAPER_SETPOINT,
     WIDE,
     figure_bytes,
     losses_figure,
+    paper_is_shown,
     save_figure,
     steerings_figure,
 )
@@ -29,9 +30,14 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
 figcaption, .caption { font-size: .9rem; margin: 1.5rem 0 .3rem; } figcaption { margin-top: .3rem; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; } thead th { vertical-align: bottom; }
+.scroll { overflow-x: auto; background:  /* a shadow at the right edge while there is more to see behind it */
+  linear-gradient(to left, Canvas 50%, transparent) right / 3rem 100% no-repeat local,
+  linear-gradient(to left, #8887, transparent) right / 1rem 100% no-repeat; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
+thead th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; white-space: nowrap;
+  position: sticky; left: 0; background: Canvas; }
+@media (max-width: 600px) { th, td { padding: .25rem .4rem; } }
 pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 """
 
@@ -154,7 +160,7 @@ def _notes(losses: pd.DataFrame, steps: int) -> list[str]:
         )
     if "ppo" in agents and steps < 2048:
         notes.append(f"ppo with SB3's defaults learns after every 2048 steps: in {steps} steps it never does.")
-    if PAPER_SETPOINT in losses["setpoint"].unique():
+    if any(paper_is_shown(setpoint, steps) for setpoint in losses["setpoint"].unique()):
         notes.append("Hollow markers are the values printed in the HABNN paper, not measured here.")
     runs = int(losses.groupby(["agent", "setpoint"])["run"].nunique().min())
     notes.append(f"At least {runs} run(s) stand behind each line; intervals from fewer than 10 are rough.")
@@ -174,15 +180,21 @@ def _data_uri(svg: bytes) -> str:
 
 
 def _table(table: pd.DataFrame, caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in table.columns)
+    head = "".join(f'<th scope="col">{_breakable(str(name))}</th>' for name in table.columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{_breakable(str(value))}</td>" for value in row) + "</tr>"
         for row in table.itertuples(index=False)
     )
     return (
         f'<p class="caption">{escape(caption)}</p><div class="scroll" tabindex="0"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _breakable(text: str) -> str:
+    """Escape the text of a cell so that a narrow column breaks it after _ and /, but within no interval or window."""
+    text = escape(text).replace("_", "_<wbr>").replace("/", "/<wbr>").replace(", ", ",&nbsp;")
+    return re.sub(r"(\d-)(?=\d)", r"\1&NoBreak;", text)
 
 
 def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
@@ -197,7 +209,8 @@ def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
 
 
 def _rounded(table: pd.DataFrame) -> pd.DataFrame:
-    return table.map(lambda value: f"{value:.4g}" if isinstance(value, float) else value)
+    """Return a table with four digits a number, and nothing where there is none."""
+    return table.map(lambda value: f"{value:z.4g}" if isinstance(value, float) else value).replace("nan", "")
 
 
 def _settings(folder: Path) -> str:

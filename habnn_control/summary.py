@@ -113,8 +113,8 @@ def headline_setpoint(table: pd.DataFrame) -> str:
 
 def _with_interval(row: "pd.Series[Any]", name: str, digits: int) -> str:
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    interval = "" if np.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{row[name]:.{digits}f}{interval}"
+    interval = "" if np.isnan(low) else f" [{low:z.{digits}f}, {high:z.{digits}f}]"  # z: no minus before zero
+    return f"{row[name]:z.{digits}f}{interval}"
 
 
 def _window_means(curves: CurvesOf, agent: str, group: list[float], first: int, last: int) -> list[Curves]:

@@ -91,6 +91,27 @@ def test_losses_figure_shows_the_papers_points_hollow_and_only_at_setpoint_100()
     assert not [line for line in at_50.lines if line.get_label() == "_paper"]
 
 
+@pytest.mark.parametrize(("steps", "shown"), [(9, 0), (25, 2), (300, 6), (1000, 0)])
+def test_losses_figure_shows_the_papers_points_where_runs_are_long_enough_and_not_too_long(steps, shown):
+    losses = tidy(agents=("noop",), runs=1, steps=steps)
+    paper = [line.get_xdata() for line in losses_figure(losses).axes[0].lines if line.get_label() == "_paper"]
+    assert [len(timesteps) for timesteps in paper] == ([shown] * 4 if shown else [])
+    assert all(max(timesteps) <= steps for timesteps in paper)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_steerings_figure_labels_stay_in_their_panel_however_many(width):
+    figure = steerings_figure(tidy(agents=[f"agent-{number}" for number in range(20)], runs=1), 100, width)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    for axes in figure.axes:
+        for label in axes.texts:
+            label.update_positions(canvas.get_renderer())
+            box = Text.get_window_extent(label)
+            assert axes.bbox.y0 - box.height / 2 <= box.y0
+            assert box.y1 <= axes.bbox.y1 + box.height / 2
+
+
 def test_losses_figure_lines_differ_in_grey():
     lines = [line for line in losses_figure(tidy()).axes[0].lines if line.get_label() in AGENTS]
     looks = {

@@ -24,6 +24,11 @@ MEASURE = """<script>addEventListener("load", () => setTimeout(() => {
     window: innerWidth, page: document.documentElement.scrollWidth,
     images: [...document.images].map(i => [...box(i), i.complete && i.naturalWidth > 0 ? 1 : 0, i.currentSrc.length]),
     smallest: Math.min(...words.map(e => parseFloat(getComputedStyle(e).fontSize))),
+    tables: [...document.querySelectorAll(".scroll")].map(scroll => {
+      const hidden = scroll.scrollWidth - scroll.clientWidth;
+      scroll.scrollLeft = hidden;
+      return [hidden, ...scroll.querySelectorAll("th:first-child, th:last-child")].map(e => e.tagName ? box(e)[2] : e);
+    }),
   }), "*"); }, 200));</script>"""
 FRAME = """<!doctype html><script>addEventListener("message", event => {
   const note = document.createElement("p"); note.id = "found"; note.dataset.json = event.data;
@@ -80,6 +85,16 @@ def test_report_is_whole_in_a_browser(folder, tmp_path, width):
 
 
 @needs_browser
+def test_report_tables_keep_the_agent_in_sight_when_scrolled(folder, tmp_path):
+    """The first column stays, the last one can be reached; on a wide screen there is nothing to scroll."""
+    narrow, wide = (look(folder / "report.html", width, tmp_path)[0]["tables"][:2] for width in (400, 1600))
+    assert narrow[0][0] > 0
+    for _, first, last in narrow:
+        assert 50 < first < last <= 400
+    assert [hidden for hidden, *_ in wide] == [0, 0]
+
+
+@needs_browser
 def test_report_shows_narrow_figures_on_a_narrow_screen(folder, tmp_path):
     narrow, wide = (look(folder / "report.html", width, tmp_path)[0]["images"][0] for width in (400, 1600))
     assert narrow[1] / narrow[0] > 1.5 * wide[1] / wide[0]
@@ -110,7 +125,7 @@ def test_report_holds_command_tables_and_settings(folder):
     assert "<b>" not in page
     summary = pd.read_csv(folder / "summary.csv")
     row = summary[(summary["agent"] == "td3") & (summary["setpoint"] == "all")].iloc[-1]
-    assert f"{row['mean']:.1f} [{row['mean_low']:.1f}, {row['mean_high']:.1f}]" in page
+    assert f"{row['mean']:.1f} [{row['mean_low']:.1f},&nbsp;{row['mean_high']:.1f}]" in page
     assert f"{row['p_better_than_noop']:.2f}" in page
     assert html.escape((folder / "config.json").read_text()) in page
 
@@ -124,6 +139,8 @@ def test_report_says_what_the_figure_does_not_show(folder, tmp_path):
     assert "warm-up" not in plain
     assert "oracle" not in plain
     assert "printed in the HABNN paper" not in plain
+    assert ">nan<" not in page
+    assert "-0.00" not in page  # the score of doing nothing is zero
 
 
 def test_write_report_is_deterministic_and_complete(folder):
