@@ -16,6 +16,7 @@ from habnn_control._files import save_arrays
 
 Action = NDArray[Any]
 State = Any
+_N_FRAME = 6  # setpoint, velocity, gain, shift, fatigue, consumption: one frame of the Industrial Benchmark
 CURRENT = "current_observation"  # name of an array in the file of an agent that can be resumed
 
 
@@ -239,6 +240,22 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
 def describe_spaces(env: gym.Env[Any, Any]) -> dict[str, str]:
     """Return both spaces of an environment as text, to tell whether an agent fits it."""
     return {"observation": str(env.observation_space), "action": str(env.action_space)}
+
+
+def plant_actions(owner: str, env: gym.Env[Any, Any]) -> gym.spaces.Box:
+    """Return the action space of an Industrial Benchmark; raise unless `env` has the spaces of a continuous one."""
+    acted, observed = env.action_space, env.observation_space.shape
+    if isinstance(acted, gym.spaces.Box) and acted.shape == (3,) and observed and np.prod(observed) % _N_FRAME == 0:
+        return acted
+    raise ValueError(
+        f"{owner}: env must be an Industrial Benchmark with continuous actions, got action space {acted} and "
+        f"observations of shape {observed}; use another agent."
+    )
+
+
+def newest_frame(observation: NDArray[Any]) -> NDArray[Any]:
+    """Return setpoint, velocity, gain, shift, fatigue and consumption of now; older frames come behind."""
+    return observation.reshape(-1)[:_N_FRAME]
 
 
 def _step(env: gym.Env[Any, Any], action: Action) -> tuple[float, NDArray[Any], bool, bool, dict[str, Any]]:

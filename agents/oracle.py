@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import envs
-from agents.base import Action, Agent, Step
+from agents.base import Action, Agent, Step, newest_frame, plant_actions
 from habnn_control.planning import ICEM, Array, Plan
-
-_FRAME = 6  # the newest frame of an observation are the first six variables of the hidden state
 
 
 class Oracle(Agent):
@@ -52,13 +50,9 @@ class Oracle(Agent):
         for name, value in (("horizon", horizon), ("n_scenarios", n_scenarios)):
             if not (isinstance(value, int) and value >= 1):
                 raise ValueError(f"oracle: {name} must be a whole number of at least 1, got {value!r}; raise it.")
-        if not (isinstance(env.action_space, gym.spaces.Box) and env.action_space.shape == (3,)):
-            raise ValueError(
-                f"oracle: env must be an Industrial Benchmark with continuous actions, got {env.action_space}; "
-                "use another agent."
-            )
+        space = plant_actions("oracle", env)
         self._planner = ICEM(n_candidates, n_iterations)
-        self._bounds = env.action_space.low, env.action_space.high
+        self._bounds = space.low, space.high
         self._horizon, self._n_scenarios = horizon, n_scenarios
         self._hidden: Array | None = None
         self._plan: Plan | None = None  # of the decision before
@@ -76,8 +70,8 @@ class Oracle(Agent):
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
         hidden = self._hidden
-        frame = observation.reshape(-1)[:_FRAME]
-        if hidden is None or not np.allclose(frame, hidden[:_FRAME]):
+        frame = newest_frame(observation)  # which is how the hidden state begins
+        if hidden is None or not np.allclose(frame, hidden[: len(frame)]):
             raise ValueError(
                 f"oracle: observation must be the last one that learn met, got {frame.tolist()}; it does not know "
                 "the hidden state of others: let it play with learn."

@@ -6,12 +6,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Action, Agent
-
-# The Industrial Benchmark: where the steerings stand in an observation, and how far one full action moves each.
-STEERINGS = ("velocity", "gain", "shift")
-_FRAME = 6
-_REACH = np.array([1.0, 10.0, 20.0 * np.sin(15.0 * np.pi / 180.0) / 0.9])
+from agents.base import Action, Agent, newest_frame, plant_actions
+from envs import ACTUATOR_STEPS
 
 
 class Noop(Agent):
@@ -71,20 +67,15 @@ class Hold(Agent):
         shift: float = 70.0,
     ) -> None:
         super().__init__(env, seed=seed)
-        self._target = np.array([velocity, gain, shift], dtype=float)
-        for name, value in zip(STEERINGS, self._target, strict=True):
+        for name, value in (("velocity", velocity), ("gain", gain), ("shift", shift)):
             if not 0.0 <= value <= 100.0:
                 raise ValueError(f"hold: {name} must be in 0..100, got {value}; choose a point the plant can reach.")
-        space, frames = env.action_space, env.observation_space.shape
-        if not (isinstance(space, gym.spaces.Box) and space.shape == (3,) and frames and np.prod(frames) % _FRAME == 0):
-            raise ValueError(
-                "hold: env must be an Industrial Benchmark with continuous actions, got action space "
-                f"{space} and observations of shape {frames}; use another agent."
-            )
+        plant_actions("hold", env)
+        self._target = np.array([velocity, gain, shift], dtype=float)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
-        steerings = observation.reshape(-1)[1:4]  # the newest frame comes first
-        action: Action = np.clip((self._target - steerings) / _REACH, -1.0, 1.0).astype(np.float32)
+        steerings = newest_frame(observation)[1:4]
+        action: Action = np.clip((self._target - steerings) / ACTUATOR_STEPS, -1.0, 1.0).astype(np.float32)
         return action
 
 
