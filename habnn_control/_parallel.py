@@ -51,9 +51,7 @@ def _parallel(
 ) -> Iterator[tuple[int, R | str]]:
     with ExitStack() as stack:
         if scheduler is not None:
-            from distributed import Client
-
-            stack.enter_context(Client(scheduler))  # type: ignore[no-untyped-call]
+            stack.enter_context(_client(scheduler))
             stack.enter_context(parallel_config("dask", n_jobs=-1))
         else:
             # The timeout ends the workers of a killed study: nobody else is left to do it.
@@ -61,6 +59,17 @@ def _parallel(
             stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
         parallel = Parallel(batch_size=1, return_as="generator_unordered")
         yield from parallel(delayed(_guarded)(function, index, task) for index, task in enumerate(tasks))
+
+
+def _client(scheduler: str) -> Any:
+    from distributed import Client
+
+    try:
+        return Client(scheduler)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise ConnectionError(
+            f"study: scheduler must be the address of a running dask scheduler, got {scheduler!r} ({error}); start one"
+        ) from error
 
 
 def _guarded(function: Callable[[T], R], index: int, task: T) -> tuple[int, R | str]:

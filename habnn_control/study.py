@@ -15,7 +15,7 @@ import json
 import platform
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -201,15 +201,15 @@ def load_run(folder: str | Path, task: Task) -> Run | None:
 
 def read_study(folder: str | Path) -> Study:
     """Return the study a results folder holds."""
-    path = Path(folder) / "config.json"
+    wish = f"study: {folder} must be a results folder with the config.json of a comparison"
+    remedy = "choose a folder that scripts/compare.py wrote, or for a new study an empty one."
     try:
-        config = json.loads(path.read_text())
+        config = json.loads((Path(folder) / "config.json").read_text())
+        if not isinstance(config, dict) or config.keys() != {item.name for item in fields(Study)}:
+            raise ValueError(f"that of something else ({json.dumps(config):.60}...)")
         return Study(**config | {"agents": tuple(config["agents"]), "setpoints": tuple(config["setpoints"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(
-            f"study: {folder} must be a results folder with a readable config.json, got {error}; "
-            "pass a folder that scripts/compare.py wrote."
-        ) from error
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{wish}, got {error}; {remedy}") from error
 
 
 def write_tables(folder: str | Path, study: Study) -> None:

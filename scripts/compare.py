@@ -46,13 +46,22 @@ def main(arguments: list[str] | None = None) -> int:
         claim(config.out, study)
     except (ValueError, OSError) as error:
         return fail(error)
+    kept = f"finished runs are in {config.out}, and the same command goes on from there."
+    try:
+        return run(config, study)
+    except KeyboardInterrupt:
+        print(f"\nStopped; {kept}", file=sys.stderr)
+        return 130
+    except OSError as error:  # a full disk, no way to the cluster
+        return fail(f"{error}; {kept}")
+
+
+def run(config: Config, study: Study) -> int:
+    """Play, summarise and report; return the exit code."""
     start = perf_counter()
     ours = partial(play, tensorboard=config.tensorboard or None)
     try:
         failures = run_study(study, ours, config.out, config.jobs, config.scheduler or None)
-    except KeyboardInterrupt:
-        print(f"\nStopped. Finished runs are in {config.out}; the same command goes on from there.", file=sys.stderr)
-        return 130
     finally:
         write_meta(config.out, command(), perf_counter() - start, **asdict(config))
     for failure in failures:

@@ -48,15 +48,23 @@ class Config:
 def main(arguments: list[str] | None = None) -> int:
     """Run the episode and return the exit code."""
     config = parse(Config, __doc__, arguments)
-    out = Path(config.out)
     try:
         study = resolve(config)
-        (task, *others) = study.tasks()
         env = Recorder(make_env(config.setpoint), config.seed)
-        agent = load(config, env) if config.load else agents.make(config.agent, env, task.agent_seed)
-        claim(out, config)
+        agent = load(config, env) if config.load else agents.make(config.agent, env, study.tasks()[0].agent_seed)
+        claim(Path(config.out), config)
     except (ValueError, OSError) as error:
         return fail(error)
+    try:
+        run(config, study, agent, env)
+    except OSError as error:  # a full disk
+        return fail(error)
+    return 0
+
+
+def run(config: Config, study: Study, agent: agents.Agent, env: Recorder) -> None:
+    """Play the episode, write what came of it and print the mean losses."""
+    out, (task, *others) = Path(config.out), study.tasks()
     predictions: list[Prediction] = []
     log = config.tensorboard or None
     if config.load and not config.learn:
@@ -78,7 +86,6 @@ def main(arguments: list[str] | None = None) -> int:
             f"{name}: mean loss {loss.mean():.1f} over {study.steps} steps, {loss[-100:].mean():.1f} over the last 100"
         )
     print(f"written to {out.resolve()}")
-    return 0
 
 
 def resolve(config: Config) -> Study:
@@ -108,7 +115,7 @@ def load(config: Config, env: Recorder) -> agents.Agent:
 def claim(out: Path, config: Config) -> None:
     """Write config.json, or raise if the folder holds anything but an earlier episode."""
     path = out / "config.json"
-    earlier = path.exists() and "episode" in json.loads(path.read_text())
+    earlier = path.exists() and holds_episode(path)
     free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
     if not (earlier or free):
         raise ValueError(
@@ -116,6 +123,15 @@ def claim(out: Path, config: Config) -> None:
         )
     with atomic_write(path) as file:
         file.write((json.dumps({"episode": asdict(config), "command": command()}, indent=2) + "\n").encode())
+
+
+def holds_episode(path: Path) -> bool:
+    """Return whether a config.json is one that this script wrote."""
+    try:
+        config = json.loads(path.read_text())
+    except ValueError:
+        return False
+    return isinstance(config, dict) and "episode" in config
 
 
 def keep_prediction(agent: agents.Agent, predictions: list[Prediction]) -> None:

@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import resource
 import runpy
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -153,6 +155,41 @@ def test_compare_reports_a_run_that_cannot_be_stored_and_exits_with_an_error(tmp
     assert len(pd.read_csv(tmp_path / "x/losses.csv")) == 30
 
 
+@contextmanager
+def files_of_at_most(n_bytes):
+    """Refuse longer files, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_compare_on_a_full_disk_keeps_the_runs_and_goes_on_later(tmp_path, capsys):
+    study = flags(tmp_path / "x", "noop", runs=6)
+    assert main("compare.py", *flags(tmp_path / "whole", "noop", runs=6)) == 0
+    capsys.readouterr()
+    with files_of_at_most(4096):  # room for a run, not for the table of all
+        assert main("compare.py", *study) == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "File too large" in line
+    assert "losses.csv" in line
+    assert "the same command goes on from there" in line
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "x").rglob("*.run")}
+    assert len(kept) == 6
+    assert main("compare.py", *study) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "x/losses.csv").read_bytes() == (tmp_path / "whole/losses.csv").read_bytes()
+
+
+def test_compare_without_a_dask_scheduler_says_so_in_one_line(tmp_path, capsys):
+    where = ["--backend", "dask", "--scheduler", "nowhere"]
+    assert main("compare.py", *flags(tmp_path / "x", "noop"), *where) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "scheduler must be the address of a running dask scheduler, got 'nowhere'" in line
+
+
 STOPPED = {"agents": "noop random", "runs": 20, "steps": 2000, "jobs": 2}
 
 
@@ -181,6 +218,7 @@ def test_compare_stopped_half_way_resumes_to_the_same_bytes(whole, tmp_path, sig
         text = (tmp_path / "errors").read_text()
         assert code == 130
         assert "the same command goes on from there" in text
+        assert "Stopped" in text
         assert "Traceback" not in text
     assert main("compare.py", *flags(out, **STOPPED)) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

@@ -129,3 +129,22 @@ def test_run_episode_refuses_bad_input_in_one_line(flags, message, tmp_path, cap
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "3", '{"agents": ["noop"]}'])
+def test_run_episode_refuses_the_folder_of_something_else(tmp_path, capsys, text):
+    (tmp_path / "config.json").write_text(text)
+    assert main("run_episode.py", "--agent", "noop", "--out", tmp_path) == 2
+    assert "out must be empty or hold an earlier episode" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_run_episode_on_a_full_disk_says_so_in_one_line(tmp_path, capsys):
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/config.json").write_text('{"episode": {}}')
+    (tmp_path / "x/episode.png").mkdir()  # a name that no file can take
+    assert main("run_episode.py", "--agent", "noop", "--steps", 3, "--out", tmp_path / "x") == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert "episode.png" in line
+    assert len(pd.read_csv(tmp_path / "x/losses.csv")) == 3

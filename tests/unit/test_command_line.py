@@ -56,14 +56,19 @@ def test_parse_help_shows_description_flags_and_defaults(capsys):
     ("line", "message"),
     [
         ("--backend dsk", "must be one of loky, dask, got 'dsk'; did you mean 'dask'?"),
-        ("--max-runs x", "invalid int value: 'x'"),
-        ("--max", "unrecognized arguments: --max"),
+        ("--max-runs 2.5", "--max-runs: must be a whole number, got '2.5'; it means: a number"),
+        ("--levels 1 abc", "--levels: must be a number, got 'abc'; it means: some levels"),
+        ("--level 1", "got '--level'; did you mean '--levels'?"),
+        ("here", "flag must be one of --help, --names, --levels"),
+        ("--out", "argument --out: expected one argument"),
     ],
 )
-def test_parse_exits_on_bad_arguments(line, message, capsys):
+def test_parse_exits_on_bad_arguments_with_one_line(line, message, capsys):
     with pytest.raises(SystemExit, match="2"):
         parse(Config, None, line.split())
-    assert message in capsys.readouterr().err
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
 
 
 def test_parse_exits_without_positional_arguments(capsys):

@@ -1,7 +1,9 @@
 """Files are written whole or not at all, and a bad file gives one clear error."""
 
+import errno
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -113,6 +115,25 @@ def test_atomic_write_error_in_block_leaves_old_content_and_no_litter(tmp_path):
         fail()
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_atomic_write_error_names_the_file_people_know(tmp_path):
+    def write(path, error) -> None:
+        with atomic_write(path):
+            raise error
+
+    with pytest.raises(OSError, match=re.escape(f"No space left on device: '{tmp_path / 'x'}'")):
+        write(tmp_path / "x", OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(FileNotFoundError, match="another"):  # an error that is not about this file
+        write(tmp_path / "x", FileNotFoundError(errno.ENOENT, "No such file", "another"))
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match="folder'"):
+        write_text(tmp_path / "folder")
+
+
+def write_text(path):
+    with atomic_write(path) as file:
+        file.write(b"x")
 
 
 def test_atomic_write_respects_umask(tmp_path):

@@ -156,9 +156,17 @@ def test_run_study_raises_on_folder_with_foreign_files(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_run_study_raises_on_damaged_config(tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ValueError, match=r"must be a results folder with a readable config\.json, got"):
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("{", "got Expecting property name"),
+        ('{"episode": {}}', r'got that of something else \(\{"episode": \{\}\}'),
+        ("3", r"got that of something else \(3"),
+    ],
+)
+def test_run_study_raises_on_config_of_something_else(tmp_path, text, found):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match=rf"with the config\.json of a comparison, {found}.*choose a folder"):
         run_study(STUDY, play, tmp_path)
 
 
