@@ -13,7 +13,7 @@ from envs import ACTUATOR_STEPS, IndustrialBenchmarkEnv
 from habnn_control._names import nearest
 from habnn_control.dynamics import PROPAGATIONS, Kinematics, Memory, Prediction, TransitionModel, Transitions
 from habnn_control.planning import ICEM, Plan
-from habnn_control.sampling import Loss, Strategy, strategy
+from habnn_control.sampling import Loss, Record, Strategy, strategy
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -59,8 +59,9 @@ class HABNNAgent(Agent):
         How uncertainty travels along a plan; see `TransitionModel.forecast`.
     kinematics : bool
         On the Industrial Benchmark: whether the actuators' motion is known, or learned like everything else.
-    history, memory, averages, target, input_gain, target_gain
-        As for `TransitionModel`.
+    history, memory, averages, target, input_gain, target_gain, prior
+        As for `TransitionModel`. Where the actuators' motion is known, no past outputs are among the inputs unless
+        `memory` is given: what they would add to the next step is worse than nothing ten steps on.
     network : dict
         Settings of the network to change; see `HABNN`.
     horizon : int
@@ -70,7 +71,9 @@ class HABNNAgent(Agent):
     tail : float
         How many steps the last one stands for: where the plan leaves the plant is where it stays for a while.
     excitation : int
-        Steps of excitation at the start.
+        Steps of excitation at the start: every actuator moves at its full speed, to and fro.
+    sweep : float
+        How far it moves to either side, as a part of its range; where the motion is not known, three steps.
     n_candidates, n_iterations : int
         Size of the search.
     """
@@ -85,16 +88,18 @@ class HABNNAgent(Agent):
         propagation: str = "mean",
         kinematics: bool = True,
         history: int = 10,
-        memory: int = 2,
+        memory: int | None = None,
         averages: Sequence[float] = (8.0,),
         target: str = "log",
         input_gain: float = 2.0,
         target_gain: float = 1.0,
+        prior: str = "focused",
         network: dict[str, Any] | None = None,
         horizon: int = 15,
         hold: int = 10,
         tail: float = 5.0,
-        excitation: int = 12,
+        excitation: int = 32,
+        sweep: float = 0.25,
         n_candidates: int = 100,
         n_iterations: int = 3,
     ) -> None:
@@ -128,18 +133,23 @@ class HABNNAgent(Agent):
             acted.low,
             acted.high,
             history=history,
-            memory=memory,
+            memory=(0 if known else 2) if memory is None else memory,
             averages=averages,
             target=target,
             kinematics=Kinematics((1, 2, 3), ACTUATOR_STEPS) if known else None,
             exogenous=(0,) if on_plant else (),
             input_gain=input_gain,
             target_gain=target_gain,
+            prior=prior,
             network=network,
             seed=seed,
         )
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # with kinematics: stay put
         self._plan: Plan | None = None
+        self._quarters = np.full(len(self._low), 3)  # steps that a sweep to one side takes
+        if known:
+            self._quarters = np.maximum(np.rint(sweep * 100.0 / np.array(ACTUATOR_STEPS)), 1).astype(np.int64)
+        self._record = Record()
         self._n_steps = 0  # learned from, those of pretraining included
         self._safe = self.model.network.get_state()  # a copy to go back to
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
@@ -179,6 +189,8 @@ class HABNNAgent(Agent):
         except ValueError as error:  # not finite, or too large to learn from: as if it had not been measured
             logger.warning("habnn: step %d is not learned from: %s", self._n_steps, error)
             self.model.follow(step.action, self.model.memory.observation)
+        if self._n_steps > self._excitation:
+            self._record.append(float(self._loss(step.action, np.asarray(step.next_observation, dtype=np.float64))))
         if self._n_steps % _SAFE_EVERY == 0:
             self._keep_safe()
 
@@ -194,9 +206,9 @@ class HABNNAgent(Agent):
         logger.warning("habnn: the model is broken at step %d; back to that of %d samples.", self._n_steps, samples)
 
     def _excite(self, step: int) -> Array:
-        """Return a square wave of all actions, half a period of three steps, each action one step ahead of the last."""
-        phase = (step + np.arange(len(self._low))) // 3 % 2
-        return np.where(phase == 0, self._low, self._high)
+        """Return full moves of all actions: down, up through the start to the other side, and back, over and over."""
+        quarter = step // self._quarters % 4
+        return np.where((quarter == 0) | (quarter == 3), self._low, self._high)
 
     def _progress(self, step: Step) -> dict[str, str]:
         """Return the loss and half the width of the 90 % interval it was predicted with, the parts independent."""
@@ -284,7 +296,7 @@ class HABNNAgent(Agent):
             tail = np.broadcast_to(self._rest_action, (len(sequences), self._hold, len(self._low)))
             actions = np.concatenate([sequences, tail], axis=1)
             forecast = self.model.forecast(actions, propagation, functions)
-            return strategy.costs(forecast, actions, self._loss, n_planned, self._weights)
+            return strategy.costs(forecast, actions, self._loss, self._weights, n_planned, self._record)
 
         plan = self._planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
         if np.isfinite(plan.cost):
@@ -299,11 +311,13 @@ class HABNNAgent(Agent):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
-        return {"n_steps": self._n_steps}, self.model.get_state() | plan
+        record = {"record_losses": self._record.losses, "record_best": np.array(self._record.best)}
+        return {"n_steps": self._n_steps}, self.model.get_state() | plan | record
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._n_steps = state["n_steps"]
         self.model.set_state(arrays)
+        self._record = Record(arrays["record_losses"], float(arrays["record_best"]))
         self._keep_safe()
         plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
         self._plan = Plan(**plan) if plan else None

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._names import nearest
+from habnn_control._prior import focus
 from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, Trail
 from habnn_control._targets import TARGETS, Transform, units
 from habnn_control.network import HABNN, FunctionSample
@@ -16,6 +17,8 @@ from habnn_control.network import HABNN, FunctionSample
 Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
 PROPAGATIONS = ("mean", "moments", "samples")
+PRIORS = ("focused", "dense")
+NETWORK = {"scale": 0.003}  # hidden units change slowly: a plant is learned in hundreds of samples, not thousands
 
 
 @dataclass(frozen=True)
@@ -50,15 +53,23 @@ class Forecast(NamedTuple):
     ----------
     observations : array, shape (n, horizon, n_observed)
         Expected observations.
-    deviations : array, shape (n, horizon, n_observed)
-        Standard deviations of what the model does not know about them; the observation noise is not in them.
-    information : array, shape (n, horizon)
-        Nats that observing the step would tell about the model, the entries taken as independent.
+    entries : array of int, shape (n_outputs,)
+        The entries of an observation that are predicted, not known.
+    covariances : array, shape (n, n_outputs, horizon, horizon)
+        What the model does not know about them, over the steps of a candidate; the observation noise is not in them.
+    information : array, shape (n,)
+        Nats that playing a candidate to its end would tell about the model, the entries taken as independent.
     """
 
     observations: Array
-    deviations: Array
+    entries: NDArray[np.int64]
+    covariances: Array
     information: Array
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of what the model does not know, (n, horizon, n_outputs)."""
+        return np.asarray(np.sqrt(np.einsum("nokk->nko", self.covariances)))
 
 
 class Transitions(NamedTuple):
@@ -130,6 +141,9 @@ class TransitionModel:
         Entries that nothing the agent does can change: inputs, held at their last value when looking ahead.
     input_gain, target_gain : float
         Multiply inputs, which then lie in [-gain, gain], and targets.
+    prior : {"focused", "dense"}
+        What a hidden unit looks at before learning: the history of one or two signals, or everything. Without at least
+        two steps of history it is always dense.
     network : dict
         Settings of `HABNN.control` to change.
     seed : int
@@ -151,6 +165,7 @@ class TransitionModel:
         exogenous: Sequence[int] = (),
         input_gain: float = 2.0,
         target_gain: float = 1.0,
+        prior: str = "focused",
         network: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
@@ -158,6 +173,10 @@ class TransitionModel:
             valid = ", ".join(TARGETS)
             raise ValueError(
                 f"TransitionModel: target must be one of {valid}, got {target!r}; {nearest(target, TARGETS)}"
+            )
+        if prior not in PRIORS:
+            raise ValueError(
+                f"TransitionModel: prior must be one of {', '.join(PRIORS)}, got {prior!r}; {nearest(prior, PRIORS)}"
             )
         if history < 0 or memory < 0 or not all(1 <= constant < inf for constant in averages):
             raise ValueError(
@@ -177,7 +196,9 @@ class TransitionModel:
         n_set = len(self._actuated) or len(self._action_units[0])
         n_outputs = len(self.outputs)
         n_inputs = n_set * (history + 1) + n_outputs * (memory + len(self._rates)) + len(self._exogenous)
-        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **(network or {})})
+        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **NETWORK, **(network or {})})
+        if prior == "focused" and history > 1 and self.network.settings.hidden:
+            focus(self.network, *self._layout(n_set, history + 1, n_inputs), seed)
         self.memory = Memory(
             observation=np.full(len(self.low), np.nan),
             settings=np.zeros((history + 1, n_set)),
@@ -185,6 +206,13 @@ class TransitionModel:
             slow=np.zeros((len(self._rates), n_outputs)),
             origin=np.full(n_outputs, np.nan),
         )
+
+    def _layout(self, n_set: int, length: int, n_inputs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+        """Return which inputs belong to the same signal, and which are exogenous, as `_inputs` lines them up."""
+        settings = np.arange(length * n_set).reshape(length, n_set)
+        end = n_inputs - len(self._exogenous)
+        fed_back = np.arange(settings.size, end).reshape(-1, len(self.outputs))
+        return [*settings.T, *(fed_back.T if fed_back.size else ())], np.arange(end, n_inputs)
 
     # ------------------------------------------------------------------ history
 
@@ -320,13 +348,32 @@ class TransitionModel:
         if propagation == "samples":
             paths = np.stack([self._roll_out(ahead, Certain(function))[0] for function in functions])
             values = self._transform.inverse(paths + self.memory.origin, self.network.noise_variance)
-            return self._in_units(values.mean(axis=0), values.std(axis=0), paths.var(axis=0), ahead)
-        step = OutputLayerUncertainty(self.network) if propagation == "mean" else Moments(self.network)
-        targets, variances = self._roll_out(ahead, step)
+            return self._forecast(ahead, values.mean(axis=0), _spread(values), _spread(paths))
+        noise: Array = self.network.noise_variance
+        if propagation == "moments":
+            targets, variances = self._roll_out(ahead, Moments(self.network))
+            noise = noise + variances
+            deviations = np.sqrt(variances).transpose(0, 2, 1)
+            unknown = deviations[..., None] * deviations[..., None, :]  # the same error in all steps: the worst case
+        else:
+            step = OutputLayerUncertainty(self.network)
+            targets, _ = self._roll_out(ahead, step)
+            unknown = step.covariances()
         targets += self.memory.origin
-        noise = self.network.noise_variance + (variances if propagation == "moments" else 0.0)
-        deviations = self._transform.slope(targets) * np.sqrt(variances)
-        return self._in_units(self._transform.inverse(targets, noise), deviations, variances, ahead)
+        slope = self._transform.slope(targets).transpose(0, 2, 1)
+        in_units = slope[..., None] * unknown * slope[..., None, :]
+        return self._forecast(ahead, self._transform.inverse(targets, noise), in_units, unknown)
+
+    def _forecast(self, ahead: Array, values: Array, covariances: Array, unknown: Array) -> Forecast:
+        """Return the forecast for expected values of the outputs, covariances of these and of their targets."""
+        observations = np.empty((*values.shape[:2], len(self.low)))
+        observations[..., self._exogenous] = self.memory.observation[self._exogenous]
+        if len(self._actuated):
+            observations[..., self._actuated] = ahead
+        observations[..., self.outputs] = values
+        ratio = unknown / self.network.noise_variance[:, None, None] + np.eye(values.shape[1])
+        information = 0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1)
+        return Forecast(observations, self.outputs, covariances, information)
 
     def _settings_ahead(self, sequences: Array) -> Array:
         """Return what the sequences set: the actuators' positions, (n, horizon, n_actuated), or the actions."""
@@ -362,17 +409,6 @@ class TransitionModel:
             spread.append(variances[:, k] + self.network.noise_variance if step.feeds_variance else 0 * target)
         return mean.appended, variances
 
-    def _in_units(self, values: Array, spreads: Array, variances: Array, ahead: Array) -> Forecast:
-        """Return the forecast for outputs with these expected values and deviations, and variances of targets."""
-        shape = (*values.shape[:2], len(self.low))
-        observations, deviations = np.empty(shape), np.zeros(shape)
-        observations[..., self._exogenous] = self.memory.observation[self._exogenous]
-        if len(self._actuated):
-            observations[..., self._actuated] = ahead
-        observations[..., self.outputs], deviations[..., self.outputs] = values, spreads
-        information = 0.5 * np.log1p(variances / self.network.noise_variance).sum(axis=2)
-        return Forecast(observations, deviations, information)
-
     # ------------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, Array]:
@@ -385,3 +421,9 @@ class TransitionModel:
         prefix = "network_"
         self.network.set_state({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
         self.memory = Memory(**{name: np.array(state[name]) for name in Memory._fields})
+
+
+def _spread(paths: Array) -> Array:
+    """Return the covariance (n, n_outputs, horizon, horizon) of drawn paths (n_drawn, n, horizon, n_outputs)."""
+    apart = (paths - paths.mean(axis=0)) / np.sqrt(len(paths))
+    return np.asarray(np.einsum("fnko,fnlo->nokl", apart, apart))

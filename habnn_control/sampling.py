@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from math import isfinite
-from typing import Any, Protocol
+from math import inf, isfinite
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._names import nearest
 from habnn_control.dynamics import Forecast
@@ -38,25 +38,74 @@ class Schedule:
         return self.floor + (self.start - self.floor) * self.decay**step
 
 
+class Record:
+    """How things went lately: the level of the losses, and how far they are from the best they have been.
+
+    Parameters
+    ----------
+    losses : array_like
+        Of the last steps, newest last.
+    best : float
+        Lowest mean over `WINDOW` steps so far.
+    """
+
+    LEVEL = 50
+    WINDOW = 25
+
+    def __init__(self, losses: ArrayLike = (), best: float = inf) -> None:
+        self.losses = np.array(losses, dtype=np.float64)
+        self.best = best
+
+    def append(self, loss: float) -> None:
+        """Take one more loss; one that is not finite is left out."""
+        if isfinite(loss):
+            self.losses = np.append(self.losses, loss)[-self.LEVEL :]
+            if len(self.losses) >= self.WINDOW:
+                self.best = min(self.best, self._recent)
+
+    @property
+    def _recent(self) -> float:
+        return float(self.losses[-self.WINDOW :].mean())
+
+    @property
+    def level(self) -> float:
+        """Mean size of the last losses: the unit of curiosity; 1 before the first."""
+        return float(np.abs(self.losses).mean()) if len(self.losses) else 1.0
+
+    @property
+    def regret(self) -> float:
+        """How much higher the last losses are than the best they have been, in parts of their level."""
+        return (self._recent - self.best) / self.level if isfinite(self.best) and self.level > 0 else 0.0
+
+
 @dataclass(frozen=True)
 class Strategy:
     """Turns a forecast into the costs a planner minimises.
 
-    The cost of a step is its expected loss, plus `caution` times the loss's epistemic standard deviation, minus
-    `curiosity` times the nats of information that the step would give about the model.
+    The cost of a plan is its expected loss, plus `caution` times the standard deviation of its total loss that comes
+    from not knowing the model, minus `curiosity` times the nats of information that playing it would give. Both look
+    at the plan as a whole: staying at an unknown place repeats one risk and one lesson, a varied plan spreads the risk
+    and learns more.
 
     Parameters
     ----------
     caution : Schedule
         Positive fears the unknown, negative seeks it (optimism).
     curiosity : Schedule
-        In units of the loss, for one nat. Information runs out as the model learns, so it fades by itself.
+        Worth of a nat, in parts of the level of the last losses. Information runs out as the model learns, so it fades
+        by itself.
+    restlessness : float
+        How much curiosity grows with regret beyond `PATIENCE`: a plant that has fallen into a bad state, where nothing
+        the model knows helps, is explored until something does.
     thompson : bool
         Plan on one draw of the model instead of its mean.
     """
 
+    PATIENCE: ClassVar[float] = 0.1  # regret that noise explains
+
     caution: Schedule = Schedule()
     curiosity: Schedule = Schedule()
+    restlessness: float = 0.0
     thompson: bool = False
 
     def without_exploration(self) -> "Strategy":
@@ -64,7 +113,12 @@ class Strategy:
         careful = self.caution if self.caution.start >= 0 and self.caution.floor >= 0 else Schedule()
         return Strategy(caution=careful)
 
-    def costs(self, forecast: Forecast, actions: Array, loss: Loss, step: int, weights: Array) -> Array:
+    def worth_of_a_nat(self, step: int, record: Record) -> float:
+        """Return what a nat of information is worth now, in units of the loss."""
+        urge = 1 + self.restlessness * max(record.regret - self.PATIENCE, 0.0)
+        return self.curiosity.value(step) * record.level * urge
+
+    def costs(self, forecast: Forecast, actions: Array, loss: Loss, weights: Array, step: int, record: Record) -> Array:
         """Return the cost (n,) of each candidate.
 
         Parameters
@@ -74,10 +128,12 @@ class Strategy:
         actions : array, shape (n, horizon, n_actions)
         loss : callable
             See `Loss`.
-        step : int
-            Steps planned so far, for the schedules.
         weights : array, shape (horizon,)
             How much each step counts.
+        step : int
+            Steps planned so far, for the schedules.
+        record : Record
+            How things went so far.
         """
         values = np.asarray(loss(actions, forecast.observations))
         if values.shape != actions.shape[:2]:
@@ -85,30 +141,39 @@ class Strategy:
                 f"sampling: loss must return one value a step, shape {actions.shape[:2]}, got {values.shape}; "
                 "index observations as observations[..., k]."
             )
-        caution, curiosity = self.caution.value(step), self.curiosity.value(step)
-        if caution:
-            values = values + caution * loss_deviation(forecast, actions, loss, values)
-        if curiosity:
-            values = values - curiosity * forecast.information
-        return np.asarray(values @ weights)
+        costs = values @ weights
+        if caution := self.caution.value(step):
+            costs = costs + caution * loss_deviation(forecast, actions, loss, values, weights)
+        if curiosity := self.worth_of_a_nat(step, record):
+            costs = costs - curiosity * forecast.information
+        return np.asarray(costs)
 
 
-def loss_deviation(forecast: Forecast, actions: Array, loss: Loss, values: Array) -> Array:
-    """Return the epistemic standard deviation of the loss, (n, horizon): each entry moved by its own, errors added."""
-    total = np.zeros_like(values)
-    for entry in np.flatnonzero(forecast.deviations.any(axis=(0, 1))):
+def loss_deviation(forecast: Forecast, actions: Array, loss: Loss, values: Array, weights: Array) -> Array:
+    """Return the standard deviation (n,) of each candidate's weighted total loss; the entries are independent.
+
+    Parameters
+    ----------
+    values : array, shape (n, horizon)
+        The losses of the forecast itself.
+    """
+    total = np.zeros(len(values))
+    for entry, deviation, covariance in zip(
+        forecast.entries, np.moveaxis(forecast.deviations, 2, 0), np.moveaxis(forecast.covariances, 1, 0), strict=True
+    ):
         moved = forecast.observations.copy()
-        moved[..., entry] += forecast.deviations[..., entry]
-        total += (loss(actions, moved) - values) ** 2
-    return np.asarray(np.sqrt(total))
+        moved[..., entry] += deviation
+        slope = (loss(actions, moved) - values) / np.where(deviation > 0, deviation, 1.0) * weights
+        total += ((slope[:, None] @ covariance)[:, 0] * slope).sum(axis=1)
+    return np.asarray(np.sqrt(np.maximum(total, 0.0)))
 
 
 STRATEGIES = {
-    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(20.0, 20.0)),
+    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067), restlessness=30.0),
     "greedy": Strategy(),
     "optimistic": Strategy(caution=Schedule(-1.0, -1.0)),
     "pessimistic": Strategy(caution=Schedule(3.0, 1.0, 0.99)),
-    "information": Strategy(curiosity=Schedule(20.0, 20.0)),
+    "information": Strategy(curiosity=Schedule(0.067, 0.067)),
     "thompson": Strategy(thompson=True),
 }
 
@@ -131,5 +196,7 @@ def strategy(choice: str | Mapping[str, Any]) -> Strategy:
             raise ValueError(
                 f"sampling: a strategy must be described by {', '.join(names)}, got {name!r}; {nearest(name, names)}"
             )
-    parts: dict[str, Any] = {n: value if n == "thompson" else Schedule(*value) for n, value in choice.items()}
+    parts: dict[str, Any] = {
+        name: Schedule(*value) if name in ("caution", "curiosity") else value for name, value in choice.items()
+    }
     return Strategy(**parts)

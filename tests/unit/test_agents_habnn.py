@@ -11,7 +11,7 @@ import agents
 from agents.runner import Recorder, make_env
 from habnn_control.dynamics import Transitions
 from habnn_control.planning import ICEM
-from habnn_control.sampling import STRATEGIES
+from habnn_control.sampling import STRATEGIES, Record
 
 TINY = {
     "history": 2,
@@ -189,10 +189,18 @@ def test_habnn_actions_are_in_a_lopsided_box():
 
 
 def test_habnn_starts_with_a_symmetric_excitation():
-    actions = np.array([step.action for step in steps_of(habnn(plant(), excitation=6), 6)])
-    np.testing.assert_array_equal(actions[:, 0], [-1, -1, -1, 1, 1, 1])
-    assert not np.abs(actions).min() < 1
-    np.testing.assert_array_equal(actions[1:, 0], actions[:-1, 1])
+    """A quarter of the range to either side: 25 steps of velocity, 2.5 of gain (2 of full speed), 4 of shift."""
+    seen = steps_of(habnn(plant(), excitation=16), 16)
+    actions = np.array([step.action for step in seen])
+    np.testing.assert_array_equal(actions[:, 0], [-1] * 16)
+    np.testing.assert_array_equal(actions[:, 1], [-1, -1, 1, 1, 1, 1, -1, -1] * 2)
+    np.testing.assert_array_equal(actions[:, 2], [-1] * 4 + [1] * 8 + [-1] * 4)
+    np.testing.assert_allclose(seen[-1].next_observation[2:4], 50.0, atol=1e-4)
+
+
+def test_habnn_excites_unknown_actuators_too():
+    actions = np.array([step.action[0] for step in steps_of(point_mass_agent(PointMass(), excitation=12), 12)])
+    np.testing.assert_array_equal(actions, np.repeat([-1, 1, 1, -1], 3) * actions.max())
 
 
 def test_habnn_prediction_is_of_the_step_that_follows():
@@ -288,7 +296,7 @@ def test_predict_deterministic_leaves_exploration_out():
     curious, greedy = (habnn(plant(), sampling=name) for name in ("information", "greedy"))
     curious.learn(10)
     greedy.model.set_state(curious.model.get_state())
-    greedy._n_steps = curious._n_steps
+    greedy._n_steps, curious._record = curious._n_steps, Record([3000.0] * 50)
     observation = np.array([100.0, 50, 50, 50, 40, 150])
     np.testing.assert_array_equal(curious.predict(observation)[0], greedy.predict(observation)[0])
     assert (curious.predict(observation, deterministic=False)[0] != greedy.predict(observation)[0]).any()

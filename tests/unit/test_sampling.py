@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from habnn_control.dynamics import Forecast
-from habnn_control.sampling import STRATEGIES, Schedule, Strategy, loss_deviation, strategy
+from habnn_control.sampling import STRATEGIES, Record, Schedule, Strategy, loss_deviation, strategy
 
 N, HORIZON = 4, 3
+WEIGHTS = np.array([1.0, 1.0, 5.0])
 
 
 def linear_loss(actions, observations):
@@ -18,9 +19,9 @@ def linear_loss(actions, observations):
 @pytest.fixture
 def forecast():
     rng = np.random.default_rng(0)
-    deviations = rng.uniform(0.1, 1.0, (N, HORIZON, 3))
-    deviations[..., 0] = 0.0
-    return Forecast(rng.normal(size=(N, HORIZON, 3)), deviations, rng.uniform(0, 1, (N, HORIZON)))
+    root = rng.uniform(-1.0, 1.0, (N, 2, HORIZON, HORIZON))
+    covariances = root @ root.transpose(0, 1, 3, 2)
+    return Forecast(rng.normal(size=(N, HORIZON, 3)), np.array([1, 2]), covariances, rng.uniform(0, 1, N))
 
 
 @pytest.fixture
@@ -28,33 +29,84 @@ def actions():
     return np.random.default_rng(1).uniform(-1, 1, (N, HORIZON, 1))
 
 
+def test_forecast_deviations_are_roots_of_the_diagonal(forecast):
+    assert forecast.deviations.shape == (N, HORIZON, 2)
+    assert forecast.deviations[3, 1, 0] == sqrt(forecast.covariances[3, 0, 1, 1])
+
+
 def test_loss_deviation_of_a_linear_loss_vs_monte_carlo(forecast, actions):
     values = linear_loss(actions, forecast.observations)
-    n = 40_000
-    normal = np.random.default_rng(2).standard_normal((n, N, HORIZON, 3))
-    drawn = linear_loss(actions, forecast.observations + forecast.deviations * normal).std(axis=0)
-    found = loss_deviation(forecast, actions, linear_loss, values)
-    assert np.abs(found / drawn - 1).max() < 5 / sqrt(2 * n)
+    rng, n = np.random.default_rng(2), 40_000
+    drawn = np.repeat(forecast.observations[None], n, axis=0)
+    for candidate in range(N):
+        for output, entry in enumerate(forecast.entries):
+            covariance = forecast.covariances[candidate, output]
+            drawn[:, candidate, :, entry] += rng.multivariate_normal(np.zeros(HORIZON), covariance, n)
+    totals = linear_loss(actions, drawn) @ WEIGHTS
+    found = loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
+    assert np.abs(found / totals.std(axis=0) - 1).max() < 5 / sqrt(2 * n)
 
 
 def test_loss_deviation_leaves_the_forecast_alone(forecast, actions):
     before = forecast.observations.copy()
-    loss_deviation(forecast, actions, linear_loss, linear_loss(actions, forecast.observations))
+    loss_deviation(forecast, actions, linear_loss, linear_loss(actions, forecast.observations), WEIGHTS)
     np.testing.assert_array_equal(forecast.observations, before)
+
+
+def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
+    """The same doubt in every step: one error for all of them, or a new one each time."""
+    observations = np.zeros((N, HORIZON, 3))
+    totals = []
+    for covariance in (np.ones((HORIZON, HORIZON)), np.eye(HORIZON)):
+        forecast = Forecast(observations, np.array([1]), np.broadcast_to(covariance, (N, 1, 3, 3)), np.zeros(N))
+        totals.append(loss_deviation(forecast, actions, linear_loss, linear_loss(actions, observations), np.ones(3)))
+    np.testing.assert_allclose(totals[0], 2 * 3)
+    np.testing.assert_allclose(totals[1], 2 * sqrt(3))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("step", [0, 50, 10_000])
 def test_strategy_costs_are_loss_plus_caution_minus_curiosity(name, step, forecast, actions):
-    chosen, weights = strategy(name), np.array([1.0, 1.0, 5.0])
-    expected = np.zeros(N)
-    for n in range(N):
-        for k in range(HORIZON):
-            loss = 2 * forecast.observations[n, k, 1] - 3 * forecast.observations[n, k, 2] + 0.5 * actions[n, k, 0]
-            deviation = sqrt((2 * forecast.deviations[n, k, 1]) ** 2 + (3 * forecast.deviations[n, k, 2]) ** 2)
-            caution, curiosity = chosen.caution.value(step), chosen.curiosity.value(step)
-            expected[n] += weights[k] * (loss + caution * deviation - curiosity * forecast.information[n, k])
-    np.testing.assert_allclose(chosen.costs(forecast, actions, linear_loss, step, weights), expected, rtol=1e-12)
+    chosen, record = strategy(name), Record([5.0, 7.0])
+    values = linear_loss(actions, forecast.observations)
+    expected = (values * WEIGHTS).sum(axis=1)
+    expected += chosen.caution.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
+    expected -= chosen.curiosity.value(step) * 6.0 * forecast.information  # the level of the losses is 6
+    found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, record)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_record_level_and_regret_by_hand():
+    record = Record()
+    assert (record.level, record.regret) == (1.0, 0.0)
+    for loss in [4.0] * 30 + [8.0] * 25:
+        record.append(loss)
+    assert record.level == pytest.approx((25 * 4 + 25 * 8) / 50)
+    assert record.best == 4.0
+    assert record.regret == pytest.approx((8 - 4) / record.level)
+    record.append(float("nan"))
+    assert record.level == pytest.approx(6.0)
+
+
+def test_record_goes_on_from_what_it_held():
+    losses = np.random.default_rng(3).uniform(1, 2, 120)
+    whole, first = Record(), Record()
+    for loss in losses:
+        whole.append(loss)
+    for loss in losses[:70]:
+        first.append(loss)
+    second = Record(first.losses, first.best)
+    for loss in losses[70:]:
+        second.append(loss)
+    assert (second.level, second.regret, second.best) == (whole.level, whole.regret, whole.best)
+
+
+def test_curiosity_grows_with_regret_and_scales_with_the_loss():
+    restless = Strategy(curiosity=Schedule(0.1, 0.1), restlessness=30.0)
+    calm, stuck, larger = Record([10.0] * 50, 10.0), Record([10.0] * 50, 5.0), Record([1000.0] * 50, 500.0)
+    assert restless.worth_of_a_nat(0, calm) == pytest.approx(1.0)
+    assert restless.worth_of_a_nat(0, stuck) == pytest.approx(1.0 + 30 * (0.5 - Strategy.PATIENCE))
+    assert restless.worth_of_a_nat(0, larger) == pytest.approx(100 * restless.worth_of_a_nat(0, stuck))
 
 
 def test_strategies_are_what_their_names_say():
@@ -85,9 +137,8 @@ def test_schedule_raises_on_bad_values(bad):
 
 def test_strategy_can_be_made_by_hand(forecast, actions):
     mixed = Strategy(caution=Schedule(1.0, 1.0), curiosity=Schedule(5.0))
-    weights = np.ones(HORIZON)
-    greedy = Strategy().costs(forecast, actions, linear_loss, 0, weights)
-    assert (mixed.costs(forecast, actions, linear_loss, 0, weights) != greedy).all()
+    greedy = Strategy().costs(forecast, actions, linear_loss, WEIGHTS, 0, Record())
+    assert (mixed.costs(forecast, actions, linear_loss, WEIGHTS, 0, Record()) != greedy).all()
 
 
 def test_strategy_raises_on_unknown_name_with_the_nearest():
