@@ -296,7 +296,7 @@ def test_predict_deterministic_leaves_exploration_out():
     curious, greedy = (habnn(plant(), sampling=name) for name in ("information", "greedy"))
     curious.learn(10)
     greedy.model.set_state(curious.model.get_state())
-    greedy._n_steps, curious._record = curious._n_steps, Record([3000.0] * 50)
+    greedy._n_steps, curious._record = curious._n_steps, Record([1e6] * 50)
     observation = np.array([100.0, 50, 50, 50, 40, 150])
     np.testing.assert_array_equal(curious.predict(observation)[0], greedy.predict(observation)[0])
     assert (curious.predict(observation, deterministic=False)[0] != greedy.predict(observation)[0]).any()
