@@ -150,16 +150,16 @@ class HABNNAgent(Agent):
         if known:
             self._quarters = np.maximum(np.rint(sweep * 100.0 / np.array(ACTUATOR_STEPS)), 1).astype(np.int64)
         self._record = Record()
-        self._n_steps = 0  # learned from, those of pretraining included
+        self._n_steps = 0  # learned from online
         self._safe = self.model.network.get_state()  # a copy to go back to
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
 
     # ------------------------------------------------------------------ learning
 
     def pretrain(self, transitions: Transitions) -> Self:
-        """Learn from logged steps before going online; they count as steps of the excitation and the schedules."""
+        """Learn from logged steps before going online, which then begins without excitation, but as cautiously."""
         self.model.pretrain(transitions)
-        self._n_steps += len(np.asarray(transitions.starts))
+        self._excitation = 0
         self._current = None  # what the model remembers now is the log's last episode
         self._keep_safe()
         return self
@@ -312,10 +312,10 @@ class HABNNAgent(Agent):
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
         record = {"record_losses": self._record.losses, "record_best": np.array(self._record.best)}
-        return {"n_steps": self._n_steps}, self.model.get_state() | plan | record
+        return {"n_steps": self._n_steps, "excitation": self._excitation}, self.model.get_state() | plan | record
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._n_steps = state["n_steps"]
+        self._n_steps, self._excitation = state["n_steps"], state["excitation"]
         self.model.set_state(arrays)
         self._record = Record(arrays["record_losses"], float(arrays["record_best"]))
         self._keep_safe()

@@ -79,6 +79,46 @@ class Hold(Agent):
         return action
 
 
+class Wander(Agent):
+    """Walk between random steerings of the Industrial Benchmark: a behaviour that makes logs worth learning from.
+
+    Each steering has a random target of its own, which it moves to at a random part of its full speed and which is
+    drawn anew from time to time, on average after as many steps as half the range takes, but at least ten.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        An Industrial Benchmark with continuous actions.
+    seed : int
+        Draws the targets and speeds.
+    reach : float
+        How far from the middle of the range it goes, at most 50.
+    """
+
+    def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0, reach: float = 30.0) -> None:
+        super().__init__(env, seed=seed)
+        plant_actions("wander", env)
+        if not 0.0 <= reach <= 50.0:
+            raise ValueError(f"wander: reach must be in 0..50, got {reach}; the range ends 50 from its middle.")
+        self._rng, self._reach = np.random.default_rng(seed), reach
+        self._target = np.full(3, 50.0)
+        self._patience = np.maximum(50.0 / np.array(ACTUATOR_STEPS), 10.0)
+
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
+        anew = self._rng.random(3) < 1 / self._patience
+        self._target = np.where(anew, self._rng.uniform(50.0 - self._reach, 50.0 + self._reach, 3), self._target)
+        full = np.clip((self._target - newest_frame(observation)[1:4]) / ACTUATOR_STEPS, -1.0, 1.0)
+        action: Action = (full * self._rng.uniform(0.3, 1.0, 3)).astype(np.float32)
+        return action
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {"rng": self._rng.bit_generator.state}, {"target": self._target}
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self._rng.bit_generator.state = state["rng"]
+        self._target = arrays["target"]
+
+
 def _supported_space(owner: str, space: gym.Space[Any]) -> gym.spaces.Box | gym.spaces.Discrete[np.int64]:
     if isinstance(space, gym.spaces.Discrete):
         return space

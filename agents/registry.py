@@ -45,12 +45,29 @@ _PAPER: dict[str, Any] = {
         "noise_weight": inf,
     },
 }
+# The default with one thing changed: what does each part earn?
+_ABLATIONS: dict[str, dict[str, Any]] = {
+    "greedy": {"sampling": "greedy"},
+    "optimistic": {"sampling": "optimistic"},
+    "pessimistic": {"sampling": "pessimistic"},
+    "information": {"sampling": "information"},
+    "thompson": {"sampling": "thompson"},
+    "diagonal": {"network": {"covariance": "diagonal"}},
+    "gaussian": {"network": {"dof": inf}},
+    "drift": {"network": {"drift": 1e-4}},
+    "no-history": {"history": 0},
+    "dense-prior": {"prior": "dense"},
+    "no-excitation": {"excitation": 0},
+    "learned-kinematics": {"kinematics": False},
+}
 _ENTRIES = {
     "habnn": _Entry("agents.habnn", "HABNNAgent"),
     "habnn-paper": _Entry("agents.habnn", "HABNNAgent", _PAPER),
+    **{f"habnn-{name}": _Entry("agents.habnn", "HABNNAgent", preset) for name, preset in _ABLATIONS.items()},
     "noop": _Entry("agents.reference", "Noop"),
     "random": _Entry("agents.reference", "Random"),
     "hold": _Entry("agents.reference", "Hold"),
+    "wander": _Entry("agents.reference", "Wander"),
     "oracle": _Entry("agents.oracle", "Oracle"),
     **{name: _Entry("agents.sb3", name.upper()) for name in _TUNED},
     **{f"{name}-tuned": _Entry("agents.sb3", name.upper(), preset) for name, preset in _TUNED.items()},

@@ -8,8 +8,10 @@ import gymnasium as gym
 import numpy as np
 
 import envs  # noqa: F401  # registers the environments
-from agents.base import Agent
+from agents.base import Agent, Step
+from agents.habnn import HABNNAgent
 from agents.registry import BASELINES, make
+from habnn_control.dynamics import Transitions
 from habnn_control.study import COLUMNS, Run, Task
 
 
@@ -68,8 +70,9 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     Parameters
     ----------
     task : Task
-        What to play. Its `pretrain_steps` are for the SB3 baselines only: that many steps of ordinary training, in
-        episodes of 1000 steps in an environment with another seed, before the measured episode.
+        What to play. Its `pretrain_steps` come before the measured episode, in an environment with another seed: for
+        the SB3 baselines that many steps of ordinary training in episodes of 1000 steps, for the HABNN agents a log of
+        as many steps of the agent "wander" to learn from. Other agents do without.
     tensorboard : str, optional
         Folder for TensorBoard logs, one below it for each run.
     **settings
@@ -80,13 +83,14 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     Run
     """
     start = perf_counter()
-    baseline = task.agent in BASELINES
     log = Path(tensorboard) / f"setpoint-{task.setpoint:g}/seed-{task.seed}/{task.agent}" if tensorboard else None
-    with Recorder(make_env(task.setpoint), task.seed) as env:
+    with Recorder(make_env(task.setpoint, wandering=task.wandering), task.seed) as env:
         agent = make(task.agent, env, task.agent_seed, **settings)
-        if task.pretrain_steps and baseline:
-            _pretrain(agent, task, log and log / "pretraining")
+        if task.pretrain_steps and task.agent in BASELINES:
+            _train(agent, task, log and log / "pretraining")
             agent.set_env(env)
+        elif task.pretrain_steps and isinstance(agent, HABNNAgent):
+            agent.pretrain(logged_steps(task))
         before = perf_counter()
         agent.learn(task.steps, tensorboard=log)
         decision_seconds = perf_counter() - before - env.env_seconds
@@ -96,8 +100,22 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     return Run(columns, perf_counter() - start, decision_seconds)
 
 
-def _pretrain(agent: Agent, task: Task, log: Path | None) -> None:
-    with make_env(task.setpoint, max_episode_steps=1000) as school:
+def _train(agent: Agent, task: Task, log: Path | None) -> None:
+    with make_env(task.setpoint, wandering=task.wandering, max_episode_steps=1000) as school:
         school.reset(seed=task.agent_seed)
         agent.set_env(school)
         agent.learn(task.pretrain_steps, tensorboard=log)
+
+
+def logged_steps(task: Task) -> Transitions:
+    """Let "wander" play `pretrain_steps` steps of the task's plant and return its log."""
+    steps: list[Step] = []
+    with make_env(task.setpoint, wandering=task.wandering) as plant:
+        plant.reset(seed=task.agent_seed)
+        make("wander", plant, task.agent_seed).learn(task.pretrain_steps, callback=steps.append)
+    return Transitions(
+        observations=np.array([step.observation for step in steps]),
+        actions=np.array([step.action for step in steps]),
+        next_observations=np.array([step.next_observation for step in steps]),
+        starts=np.arange(len(steps)) == 0,
+    )

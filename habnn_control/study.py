@@ -40,7 +40,8 @@ class Task(NamedTuple):
     seed: int
     agent_seed: int
     steps: int
-    pretrain_steps: int
+    pretrain_steps: int = 0
+    wandering: bool = False
 
 
 class Run(NamedTuple):
@@ -74,6 +75,7 @@ class Study:
     steps: int
     seed: int = 0
     pretrain_steps: int = 0
+    wandering: bool = False
 
     def __post_init__(self) -> None:
         for name in ("agents", "setpoints"):
@@ -96,6 +98,7 @@ class Study:
                 agent_seed(self.seed, run, agent),
                 self.steps,
                 self.pretrain_steps,
+                self.wandering,
             )
             for agent in self.agents
             for setpoint in self.setpoints

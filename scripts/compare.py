@@ -29,7 +29,11 @@ class Config:
     runs: int = flag(10, "runs of each agent at each setpoint")
     steps: int = flag(60, "steps of each run")
     seed: int = flag(0, "run r has the environment seed SEED + r")
-    pretrain_steps: int = flag(0, "steps of training that SB3 agents get before the measured run")
+    pretrain_steps: int = flag(
+        0,
+        "steps before the measured run: of training for SB3 agents, of the log of a wandering policy for HABNN agents",
+    )
+    wandering: bool = flag(False, "let the setpoint wander, the plant's non-stationary mode; it starts at SETPOINTS")
     jobs: int = flag(-1, "processes; -1 means one a core")
     backend: str = flag("loky", "where runs go: processes of this machine, or a dask cluster", choices=("loky", "dask"))
     scheduler: str = flag("", "address of the dask scheduler, such as tcp://host:8786")
@@ -91,7 +95,7 @@ def resolve(config: Config) -> Study:
     if config.tensorboard:
         check_tensorboard()
     runs, steps = (min(config.runs, 2), min(config.steps, 20)) if config.smoke else (config.runs, config.steps)
-    return Study(config.agents, config.setpoints, runs, steps, config.seed, config.pretrain_steps)
+    return Study(config.agents, config.setpoints, runs, steps, config.seed, config.pretrain_steps, config.wandering)
 
 
 if __name__ == "__main__":

@@ -263,3 +263,18 @@ def test_make_raises_on_unknown_name_with_the_nearest(plant, typo, right):
 def test_make_raises_on_unknown_setting_with_the_nearest(plant):
     with pytest.raises(ValueError, match=r"hold: setting must be one of .*, got 'gian'; did you mean 'gain'\?"):
         agents.make("hold", plant, gian=3.0)
+
+
+def test_wander_stays_within_its_reach_and_moves_everything():
+    env = gym.make("IndustrialBenchmark-v0", setpoint=100, max_episode_steps=-1)
+    seen = []
+    agents.make("wander", env, seed=1, reach=20.0).learn(400, callback=lambda step: seen.append(step.next_observation))
+    steerings = np.array(seen)[:, 1:4]
+    assert steerings.min() >= 30.0 - 1e-4
+    assert steerings.max() <= 70.0 + 1e-4
+    assert (np.ptp(steerings, axis=0) > 25.0).all()
+
+
+def test_wander_raises_on_too_large_a_reach():
+    with pytest.raises(ValueError, match=r"wander: reach must be in 0\.\.50, got 60"):
+        agents.make("wander", gym.make("IndustrialBenchmark-v0"), reach=60.0)

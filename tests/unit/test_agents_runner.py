@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from agents.runner import Recorder, check_setpoint, make_env, play
+from agents.runner import Recorder, check_setpoint, logged_steps, make_env, play
 from habnn_control.study import COLUMNS, Study
 
 
@@ -51,6 +51,24 @@ def test_play_pretraining_changes_a_baseline_and_leaves_others_alone():
     assert len(warm.columns["loss"]) == 12
     cold, warm = play(task_of("random")), play(task_of("random", pretrain_steps=50))
     np.testing.assert_array_equal(cold.columns["loss"], warm.columns["loss"])
+
+
+def test_play_gives_habnn_a_log_of_a_wandering_policy():
+    """The log is of another plant than the measured one, and it replaces the excitation at the start."""
+    task = task_of("habnn", steps=3, pretrain_steps=40)
+    log = logged_steps(task)
+    assert len(log.actions) == 40
+    np.testing.assert_array_equal(log.starts, [True] + [False] * 39)
+    np.testing.assert_array_equal(log.observations[1:], log.next_observations[:-1])
+    assert np.ptp(log.observations[:, 3]) > 5.0
+    cold, warm = (play(one, n_candidates=10, n_iterations=1) for one in (task._replace(pretrain_steps=0), task))
+    assert np.abs(np.diff(cold.columns["velocity"])).min() == pytest.approx(1.0)  # full speed: excitation
+    assert np.abs(np.diff(warm.columns["velocity"])).min() < 1.0
+
+
+def test_play_wandering_plant_changes_its_setpoint():
+    fixed, wandering = (play(task_of("noop", steps=60, wandering=flag)) for flag in (False, True))
+    assert np.ptp(fixed.columns["consumption"][30:]) < np.ptp(wandering.columns["consumption"][30:])
 
 
 def test_play_pretrained_baseline_starts_from_the_plants_start():
