@@ -116,6 +116,8 @@ class HABNNAgent(Agent):
                 f"habnn: propagation must be one of {', '.join(PROPAGATIONS)}, got {propagation!r}; "
                 f"{nearest(propagation, PROPAGATIONS)}"
             )
+        if not 0 < sweep <= 0.5:
+            raise ValueError(f"habnn: sweep must be in (0, 0.5], got {sweep}; a quarter of the range is a good start.")
         on_plant = isinstance(env.unwrapped, IndustrialBenchmarkEnv) and observed.shape == (6,)
         if loss is None and not on_plant:
             raise ValueError("habnn: loss must be given for this environment, got None; pass loss=your_function.")

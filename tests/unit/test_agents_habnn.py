@@ -198,6 +198,12 @@ def test_habnn_starts_with_a_symmetric_excitation():
     np.testing.assert_allclose(seen[-1].next_observation[2:4], 50.0, atol=1e-4)
 
 
+@pytest.mark.parametrize("bad", [0.0, -0.1, 0.6, float("nan")])
+def test_habnn_raises_on_a_sweep_beyond_the_range(bad):
+    with pytest.raises(ValueError, match=r"habnn: sweep must be in \(0, 0\.5\], got"):
+        habnn(plant(), sweep=bad)
+
+
 def test_habnn_excites_unknown_actuators_too():
     actions = np.array([step.action[0] for step in steps_of(point_mass_agent(PointMass(), excitation=12), 12)])
     np.testing.assert_array_equal(actions, np.repeat([-1, 1, 1, -1], 3) * actions.max())
