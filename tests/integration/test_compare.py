@@ -88,7 +88,7 @@ def test_compare_config_and_meta_tell_how_to_repeat_it(done):
     config = json.loads((out / "config.json").read_text())
     assert config == {
         "agents": ["noop", "random", "a2c"], "setpoints": [40.0], "runs": 2, "steps": 15, "seed": 0,
-        "pretrain_steps": 0,
+        "pretrain_steps": 0, "wandering": False,
     }  # fmt: skip
     meta = json.loads((out / "meta.json").read_text())
     assert "--agents noop random a2c --runs 2" in meta["command"]
