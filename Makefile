@@ -2,9 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+DATA := ../shared/uci
 
 .DEFAULT_GOAL := help
-.PHONY: help install test lint compare paper benchmark clean
+.PHONY: help install test lint compare paper uci benchmark clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -31,6 +32,10 @@ compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves 
 paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (hours).
 	$(BIN)/python scripts/compare.py --agents habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned --setpoints 100 --runs 100 --steps 60 --seed 1000 --out results/paper-60
 	$(BIN)/python scripts/compare.py --agents habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/paper-1000
+
+uci: $(INSTALLED)  ## The paper's regression study, 20 runs (an hour); downloads six data sets unless DATA has them.
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[regression]"
+	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 2000 --out results/uci
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json

@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from habnn_control.autoscaled import AutoscaledHABNN
 from habnn_control.network import HABNN
 from habnn_control.student_t import StudentT
 
 if TYPE_CHECKING:
     from habnn_control.regressor import HABNNRegressor
 
-__all__ = ["HABNN", "HABNNRegressor", "StudentT"]
+__all__ = ["HABNN", "AutoscaledHABNN", "HABNNRegressor", "StudentT"]
 
 
 def __getattr__(name: str) -> Any:

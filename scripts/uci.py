@@ -48,12 +48,21 @@ def main(arguments: list[str] | None = None) -> int:
         claim(config.out, study, read_study)
     except (ValueError, OSError) as error:
         return fail(error)
+    kept = f"finished runs are in {config.out}, and the same command goes on from there."
+    try:
+        return run(config, study, files)
+    except KeyboardInterrupt:
+        print(f"\nStopped; {kept}", file=sys.stderr)
+        return 130
+    except OSError as error:  # a full disk
+        return fail(f"{error}; {kept}")
+
+
+def run(config: Config, study: RegressionStudy, files: dict[str, Path]) -> int:
+    """Run what is missing and report; return the exit code."""
     start = perf_counter()
     try:
         failures = run_study(study, files, config.out, config.jobs)
-    except KeyboardInterrupt:
-        print(f"\nStopped. Finished runs are in {config.out}; the same command goes on from there.", file=sys.stderr)
-        return 130
     finally:
         write_meta(config.out, command(), perf_counter() - start, **asdict(config))
     for failure in failures:

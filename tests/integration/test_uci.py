@@ -1,6 +1,7 @@
 """The real scripts/uci.py, as a user calls it, on generated data."""
 
 import json
+import resource
 import runpy
 import subprocess
 import sys
@@ -100,6 +101,25 @@ def test_uci_resumes_and_refuses_another_study(folder, tmp_path, capsys):
     assert stored[0].stat().st_mtime_ns == kept
     assert main(*flags(folder, out, runs=3, methods=["constant", "habnn"])) == 2
     assert "runs 2 instead of 3" in capsys.readouterr().err
+
+
+def test_uci_on_a_full_disk_keeps_the_runs_and_goes_on_later(folder, done, tmp_path, capsys):
+    study = flags(folder, tmp_path / "study")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # room for a run, not for the table of all
+    try:
+        assert main(*study) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "File too large" in line
+    assert "results.csv" in line
+    assert "the same command goes on from there" in line
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "study").rglob("*.run")}
+    assert len(kept) == len(QUICK) * 2 * 2 * 3
+    assert main(*study) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert (tmp_path / "study" / "results.csv").read_bytes() == (done[0] / "results.csv").read_bytes()
 
 
 def test_uci_makes_sensitivity_tables(folder, tmp_path):

@@ -5,9 +5,8 @@ import pytest
 
 from habnn_control import HABNN
 from habnn_control.uci import methods
-from habnn_control.uci.methods import METHODS
+from habnn_control.uci.methods import METHODS, pbp
 from habnn_control.uci.methods.base import NOISE_SHARES, NoiseChosen, gaussian
-from habnn_control.uci.methods.pbp import PBP
 
 LEARNING = [name for name in METHODS if name != "constant"]
 
@@ -53,7 +52,7 @@ def test_method_takes_every_32_bit_seed(name):
     assert np.isfinite(fitted(name, x, y, seed=2**32 - 1).predict(x).mean).all()
 
 
-@pytest.mark.parametrize("name", ["pbp", "dropout", "laplace"])
+@pytest.mark.parametrize("name", ["dropout", "laplace"])
 def test_method_leaves_the_global_random_state_alone(name):
     torch = pytest.importorskip("torch")
     x, y = data(40)
@@ -65,9 +64,11 @@ def test_method_leaves_the_global_random_state_alone(name):
 
 def test_tagi_and_kbnn_are_limits_of_habnn():
     x, y = data()
+    priors = {"tagi": {"prior_std": 0.5, "output_prior_std": 0.0}, "kbnn": {}}
     for name, covariance in (("tagi", "diagonal"), ("kbnn", "full")):
         method = fitted(name, x, y, seed=4)
-        network = HABNN(3, 1, (50,), np.inf, 0.1, covariance, noise_variance=method.noise_variance, seed=4).fit(x, y)
+        settings = {"covariance": covariance, "noise_variance": method.noise_variance, "seed": 4, **priors[name]}
+        network = HABNN(3, 1, (50,), dof=np.inf, scale=0.3, **settings).fit(x, y)
         np.testing.assert_array_equal(method.predict(x).mean, network.predict(x).mean[:, 0])
 
 
@@ -90,24 +91,50 @@ def test_noise_chosen_is_the_most_likely_on_the_last_tenth_vs_formula():
 
 def test_pbp_learns_the_noise():
     x, y = data(1500, noise=0.4)
-    pbp = fitted("pbp", x, y)
+    method = fitted("pbp", x, y)
     test_x, _ = data(100, seed=1)
-    variance = pbp.predict(test_x).variance.mean()
+    variance = method.predict(test_x).variance.mean()
     assert 0.4**2 * 0.85 < variance < 0.4**2 * 1.6  # the rest is the weights' own uncertainty
+
+
+def pbp_layers(n_inputs=2, seed=0):
+    """Return means and variances of both layers, and shape and rate of the noise precision."""
+    rng = np.random.default_rng(seed)
+    first, second = (50, n_inputs + 1), (51,)
+    spreads = [rng.uniform(0.1, 1, size=shape) for shape in (first, second)]
+    return rng.standard_normal(first), spreads[0], rng.standard_normal(second), spreads[1], np.array([6.0, 6.0])
 
 
 def test_pbp_update_vs_kalman_gain():
     """With a certain hidden layer the network is linear in its output weights: one step is a diagonal Kalman filter."""
-    pytest.importorskip("torch")
-    pbp = PBP(2, 0)
-    pbp._variances[0][:] = 1e-14
-    x, y = np.array([[0.7, -0.4]]), np.array([2.0])
-    hidden = np.append(np.maximum(pbp._means[0] @ [0.7, -0.4, 1.0], 0) / np.sqrt(3), 1.0) / np.sqrt(51)
-    mean, variance = pbp._means[1][0].copy(), pbp._variances[1][0].copy()
+    mean1, var1, mean2, var2, noise = pbp_layers()
+    var1[:] = 1e-14
+    hidden = np.append(np.maximum(mean1 @ [0.7, -0.4, 1.0], 0) / np.sqrt(3), 1.0) / np.sqrt(51)
+    mean, variance = mean2.copy(), var2.copy()
     total = hidden**2 @ variance + 6 / 5
-    pbp.fit(x, y)
-    np.testing.assert_allclose(pbp._means[1][0], mean + variance * hidden * (2 - hidden @ mean) / total, atol=1e-5)
-    np.testing.assert_allclose(pbp._variances[1][0], variance - (variance * hidden) ** 2 / total, atol=1e-5)
+    pbp.assumed_density_filter(np.array([[0.7, -0.4, 1.0]]), np.array([2.0]), mean1, var1, mean2, var2, noise)
+    np.testing.assert_allclose(mean2, mean + variance * hidden * (2 - hidden @ mean) / total, atol=1e-5)
+    np.testing.assert_allclose(var2, variance - (variance * hidden) ** 2 / total, atol=1e-5)
+
+
+def test_pbp_update_vs_automatic_differentiation():
+    torch = pytest.importorskip("torch")
+    layers = pbp_layers()
+    x, y = torch.tensor([0.7, -0.4, 1.0], dtype=torch.float64), 2.0
+    means, spreads = ([torch.tensor(layers[k], requires_grad=True) for k in part] for part in ((0, 2), (1, 3)))
+    loc, var = means[0] @ x / 3**0.5, spreads[0] @ x**2 / 3
+    normal = torch.distributions.Normal(0, 1)
+    below, density = normal.cdf(loc / var.sqrt()), normal.log_prob(loc / var.sqrt()).exp()
+    z = loc * below + var.sqrt() * density
+    z_var = (loc**2 + var) * below + loc * var.sqrt() * density - z**2
+    z, z_var = (torch.cat([part, torch.tensor([end], dtype=torch.float64)]) for part, end in ((z, 1.0), (z_var, 0.0)))
+    total = (z_var @ means[1] ** 2 + (z**2 + z_var) @ spreads[1]) / 51 + 6 / 5
+    torch.distributions.Normal(z @ means[1] / 51**0.5, total.sqrt()).log_prob(torch.tensor(y)).backward()
+    pbp.assumed_density_filter(x.numpy()[None], np.array([y]), *layers)
+    for new_mean, new_spread, mean, spread in zip(layers[:4:2], layers[1:4:2], means, spreads, strict=True):
+        wanted = spread - spread**2 * (mean.grad**2 - 2 * spread.grad)
+        np.testing.assert_allclose(new_mean, (mean + spread * mean.grad).detach(), rtol=1e-10)
+        np.testing.assert_allclose(new_spread, wanted.detach(), rtol=1e-10)
 
 
 def test_variant_changes_the_network():
@@ -134,6 +161,6 @@ def test_check_raises_on_name(name, message):
 
 
 def test_check_raises_on_missing_extra(monkeypatch):
-    monkeypatch.setattr("habnn_control.uci.methods.find_spec", lambda _: None)
+    monkeypatch.setattr("habnn_control._extras.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"nuts must have the package numpyro, got none; install the regression extra"):
         methods.check("nuts")

@@ -1,9 +1,9 @@
 """The methods of the study, by name; NAME:SETTING=VALUE,... makes a variant of a HABNN."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+from habnn_control._extras import check_extra
 from habnn_control._names import nearest
 from habnn_control.uci.methods import closed_form
 from habnn_control.uci.methods.base import Method
@@ -32,11 +32,11 @@ METHODS = {
     "tagi": Entry(closed_form.tagi, _CHOSEN, variable=True),
     "kbnn": Entry(closed_form.kbnn, _CHOSEN, variable=True),
     "pytagi": Entry(closed_form.Pytagi, _CHOSEN, "pytagi"),
-    "pbp": Entry(PBP, "learned, Gamma(6, 6) prior of its precision", "torch"),
+    "pbp": Entry(PBP, "learned; its prior mean is chosen as TAGI's noise is"),
     "dropout": Entry(Dropout, _CHOSEN, "torch"),
     "laplace": Entry(Laplace, "the one of highest marginal likelihood", "laplace"),
-    "svi": Entry(SVI, "learned, Gamma(3, 1) prior of its precision", "numpyro"),
-    "nuts": Entry(NUTS, "sampled, Gamma(3, 1) prior of its precision", "numpyro", sampling=True),
+    "svi": Entry(SVI, "learned, or fixed and chosen as TAGI's is, whichever is more likely there", "numpyro"),
+    "nuts": Entry(NUTS, "sampled; its prior expects a tenth of the targets' variance", "numpyro", sampling=True),
 }
 
 
@@ -51,12 +51,7 @@ def check(name: str) -> None:
                 f"uci: a variant must change {', '.join(VARIABLE)} of a HABNN, got {name!r}; "
                 f"{nearest(setting, VARIABLE)}"
             )
-    package = METHODS[base].package
-    if find_spec(package) is None:
-        raise ValueError(
-            f"uci: method {base} must have the package {package}, got none; "
-            'install the regression extra: pip install -c constraints.txt -e ".[regression]".'
-        )
+    check_extra(f"uci: method {base}", METHODS[base].package, "regression")
 
 
 def split(name: str) -> tuple[str, dict[str, float]]:

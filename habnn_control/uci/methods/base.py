@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from habnn_control.student_t import StudentT
-from habnn_control.uci.predictive import Prediction
+from habnn_control.uci.predictive import GaussianMixture, Prediction
 
 Array = NDArray[np.float64]
 
@@ -44,6 +44,18 @@ class Method(ABC):
         """Return the distribution of the target at each row of x, observation noise included."""
 
 
+def validation_start(x: Array) -> int:
+    """Return where the last tenth of the training data begins, which chooses noise levels."""
+    return len(x) - max(1, len(x) // 10)
+
+
+def likeliest_noise(loc: Array, y: Array, unit: float) -> float:
+    """Return the noise variance, of NOISE_SHARES of `unit`, under which drawn networks with outputs `loc` explain y."""
+    candidates = [share * unit or share for share in NOISE_SHARES]
+    scores = [float(GaussianMixture(loc, np.array(value)).logpdf(y).mean()) for value in candidates]
+    return candidates[int(np.argmax(scores))]
+
+
 class NoiseChosen(Method):
     """A method with a fixed noise variance, chosen on the last tenth of the training data by its likelihood."""
 
@@ -51,7 +63,7 @@ class NoiseChosen(Method):
 
     def tune(self, x: Array, y: Array) -> None:
         """Choose the noise variance."""
-        cut = len(x) - max(1, len(x) // 10)
+        cut = validation_start(x)
         scores = {}
         for share in NOISE_SHARES:
             self.noise_variance = share * float(y[:cut].var()) or share
