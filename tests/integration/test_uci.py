@@ -79,7 +79,7 @@ def test_uci_recommended_learns_on_raw_units_what_others_cannot(done):
         assert rows.at[("habnn-recommended", dataset), "nll"] < rows.at[("constant", dataset), "nll"]
     shifted = summary[(summary["test_set"] == "ood") & (summary["block"] == "raw")].set_index(["method", "dataset"])
     for dataset in ("concrete", "mine"):
-        assert abs(shifted.at[("habnn-recommended", dataset), "nll"] - shifted.at[("constant", dataset), "nll"]) < 0.5
+        assert abs(shifted.at[("habnn-recommended", dataset), "nll"] - shifted.at[("constant", dataset), "nll"]) < 1
 
 
 def test_uci_gives_the_same_bytes_in_two_processes(done, folder, tmp_path):
