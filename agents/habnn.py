@@ -59,7 +59,7 @@ class HABNNAgent(Agent):
         How uncertainty travels along a plan; see `TransitionModel.forecast`.
     kinematics : bool
         On the Industrial Benchmark: whether the actuators' motion is known, or learned like everything else.
-    history, memory, averages, target, input_gain, target_gain, prior
+    offset_time, history, memory, averages, target, input_gain, target_gain, prior
         As for `TransitionModel`. Where the actuators' motion is known, no past outputs are among the inputs unless
         `memory` is given: what they would add to the next step is worse than nothing ten steps on.
     network : dict
@@ -87,9 +87,10 @@ class HABNNAgent(Agent):
         sampling: str | dict[str, Any] = "default",
         propagation: str = "mean",
         kinematics: bool = True,
+        offset_time: float = 60.0,
         history: int = 10,
         memory: int | None = None,
-        averages: Sequence[float] = (8.0,),
+        averages: Sequence[float] = (),
         target: str = "log",
         input_gain: float = 2.0,
         target_gain: float = 1.0,
@@ -134,6 +135,7 @@ class HABNNAgent(Agent):
             observed.high,
             acted.low,
             acted.high,
+            offset_time=offset_time,
             history=history,
             memory=(0 if known else 2) if memory is None else memory,
             averages=averages,

@@ -27,9 +27,9 @@ _TUNED: dict[str, dict[str, Any]] = {
 }
 # What the paper tells of its agent; it leaves open the planner, the noise (here fixed) and how uncertainty counts.
 _PAPER: dict[str, Any] = {
+    "offset_time": inf,
     "history": 0,
     "memory": 1,
-    "averages": (),
     "target": "absolute",
     "kinematics": False,
     "excitation": 0,
@@ -55,6 +55,7 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
     "diagonal": {"network": {"covariance": "diagonal"}},
     "gaussian": {"network": {"dof": inf}},
     "drift": {"network": {"drift": 1e-4}},
+    "constant-offset": {"offset_time": inf},
     "no-history": {"history": 0},
     "dense-prior": {"prior": "dense"},
     "no-excitation": {"excitation": 0},

@@ -29,9 +29,10 @@ class OutputLayerUncertainty:
         self._seen.append(z)
         return z @ self.output, 0.0
 
-    def covariances(self) -> Array:
-        """Return the covariance of each output over the steps seen so far, (n, n_outputs, horizon, horizon)."""
+    def covariances(self, n: int) -> Array:
+        """Return the covariance of each output over the steps n candidates saw, (n, n_outputs, horizon, horizon)."""
         z = np.stack(self._seen, axis=1, dtype=np.float32)  # single precision: half the time of a decision is here
+        z = z.reshape(n, -1, z.shape[-1])  # all steps may have come in one call
         found = np.stack([(z @ scale) @ z.transpose(0, 2, 1) for scale in self._scales], axis=1, dtype=np.float64)
         diagonal = np.einsum("nokk->nok", found)
         np.maximum(1.0001 * diagonal, 0.0, out=diagonal)  # positive semidefinite in spite of rounding

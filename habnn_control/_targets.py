@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 TARGETS = ("absolute", "delta", "log")
-_LOG_OFFSET = 0.01  # of the range, added before the logarithm: noise near the lower bound must not dominate
+_LOG_OFFSET = 0.03  # of the range, added before the logarithm: noise near the lower bound must not dominate
 
 
 class Transform:

@@ -127,6 +127,9 @@ class TransitionModel:
         Bounds of the observations; an unbounded entry has unit 1.
     action_low, action_high : array_like
         Bounds of the actions.
+    offset_time : float
+        Steps over which the offset of each output is forgotten: a plant has slow states that no input shows, and what
+        they do to the outputs is followed as a random walk of the network's biases. `inf` makes them constants.
     history : int
         Steps of the past that what the agent sets is remembered for; 0 with `memory=1` is the paper's single frame.
     memory : int
@@ -157,9 +160,10 @@ class TransitionModel:
         action_low: ArrayLike,
         action_high: ArrayLike,
         *,
+        offset_time: float = 60.0,
         history: int = 10,
         memory: int = 2,
-        averages: Sequence[float] = (8.0,),
+        averages: Sequence[float] = (),
         target: str = "log",
         kinematics: Kinematics | None = None,
         exogenous: Sequence[int] = (),
@@ -181,7 +185,11 @@ class TransitionModel:
         if history < 0 or memory < 0 or not all(1 <= constant < inf for constant in averages):
             raise ValueError(
                 "TransitionModel: history and memory must not be negative and averages at least 1, "
-                f"got {history}, {memory}, {averages}; 10, 2 and (8,) are good starts."
+                f"got {history}, {memory}, {averages}; 10, 2 and () are good starts."
+            )
+        if not offset_time >= 1:
+            raise ValueError(
+                f"TransitionModel: offset_time must be at least 1, got {offset_time}; inf switches it off."
             )
         self.low, self.high = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
         self._action_units = units(np.asarray(action_low, dtype=np.float64), np.asarray(action_high, dtype=np.float64))
@@ -193,6 +201,7 @@ class TransitionModel:
         self._transform = Transform(target, self.low[self.outputs], self.high[self.outputs], target_gain)
         self._delta = target == "delta"
         self._n_past, self._rates, self._gain = memory, 1 / np.array(averages, dtype=np.float64), input_gain
+        self._forgetting = offset_time**-2.0  # a random walk of this part of the noise is followed with gain 1 / time
         n_set = len(self._actuated) or len(self._action_units[0])
         n_outputs = len(self.outputs)
         n_inputs = n_set * (history + 1) + n_outputs * (memory + len(self._rates)) + len(self._exogenous)
@@ -285,6 +294,7 @@ class TransitionModel:
         """Learn from the observation that followed `action`, and move on to it."""
         targets = self._targets(np.asarray(observation, dtype=np.float64))
         self.network.update(self._next_inputs(action)[0], targets - self.memory.past[-1] if self._delta else targets)
+        self.network.loosen(self._forgetting * self.network.noise_variance)
         self.follow(action, observation)
 
     def pretrain(self, transitions: Transitions) -> None:
@@ -358,7 +368,7 @@ class TransitionModel:
         else:
             step = OutputLayerUncertainty(self.network)
             targets, _ = self._roll_out(ahead, step)
-            unknown = step.covariances()
+            unknown = step.covariances(len(ahead))
         targets += self.memory.origin
         slope = self._transform.slope(targets).transpose(0, 2, 1)
         in_units = slope[..., None] * unknown * slope[..., None, :]
@@ -394,6 +404,13 @@ class TransitionModel:
         known = np.broadcast_to(memory.settings, (n, *memory.settings.shape))
         settings, held = np.concatenate([known, self._scaled_setting(ahead)], axis=1), self._held()
         low, high = (self._targets(bound) for bound in (self.low, self.high))
+        if not (self._n_past or len(rates) or self._delta):  # nothing is fed back: all steps at once
+            windows = np.lib.stride_tricks.sliding_window_view(settings[:, 1:], length, axis=1)
+            nothing = np.empty((n * horizon, 0))
+            inputs = self._inputs(windows.swapaxes(2, 3).reshape(n * horizon, -1), nothing, nothing, held)
+            target, variance = step(inputs, None)
+            shape = n, horizon, len(self.outputs)
+            return np.clip(target.reshape(shape), low, high), np.broadcast_to(variance, target.shape).reshape(shape)
         mean = Trail(memory.past, memory.slow, n, horizon, 1 - rates, rates)
         spread = Trail(0 * memory.past, 0 * memory.slow, n, horizon, (1 - rates) ** 2, rates**2)
         variances = np.empty((n, horizon, len(self.outputs)))

@@ -244,6 +244,25 @@ class HABNN:
             raise
         return self
 
+    def loosen(self, variances: ArrayLike) -> None:
+        """Let the offset of each output wander: add to the variance, in units of y, of what is known of its bias.
+
+        Called before each sample, it makes the biases random walks, which follow what no input shows.
+
+        Parameters
+        ----------
+        variances : array_like, shape (n_outputs,)
+        """
+        added = np.asarray(variances, dtype=np.float64)
+        if added.shape != self._y_shape or not (np.isfinite(added) & (added >= 0)).all():
+            raise ValueError(
+                f"HABNN: variances must be finite, not negative and of shape {self._y_shape}, got {added}; "
+                "give one for each output."
+            )
+        self._quadratic.clear()
+        bias = self._scale_diagonal(len(self._shapes) - 1)[:, -1]
+        bias += added * (1 - 2 / self._dof) / self._per_layer[0, -1] ** 2
+
     def _learn(self, x: Array, y: Array) -> None:
         """Run the kernel; it stops before a sample it cannot take, which is then the error's subject."""
         self._quadratic.clear()

@@ -41,16 +41,19 @@ class Schedule:
 class Record:
     """How things went lately: the level of the losses, and how far they are from the best they have been.
 
+    The first `SETTLING` losses set no record: what the plant does before it answers to a new controller is not what
+    that controller can reach.
+
     Parameters
     ----------
     losses : array_like
-        Of the last steps, newest last.
+        Of the last steps, newest last; at most WINDOW + SETTLING are kept.
     best : float
         Lowest mean over `WINDOW` steps so far.
     """
 
-    LEVEL = 50
-    WINDOW = 25
+    WINDOW = 50
+    SETTLING = 25
 
     def __init__(self, losses: ArrayLike = (), best: float = inf) -> None:
         self.losses = np.array(losses, dtype=np.float64)
@@ -59,23 +62,26 @@ class Record:
     def append(self, loss: float) -> None:
         """Take one more loss; one that is not finite is left out."""
         if isfinite(loss):
-            self.losses = np.append(self.losses, loss)[-self.LEVEL :]
-            if len(self.losses) >= self.WINDOW:
-                self.best = min(self.best, self._recent)
+            kept = self.WINDOW + self.SETTLING
+            self.losses = np.append(self.losses, loss)[-kept:]
+            if len(self.losses) == kept:
+                self.best = min(self.best, float(self._recent.mean()))
 
     @property
-    def _recent(self) -> float:
-        return float(self.losses[-self.WINDOW :].mean())
+    def _recent(self) -> Array:
+        return self.losses[-self.WINDOW :]
 
     @property
     def level(self) -> float:
         """Mean size of the last losses: the unit of curiosity; 1 before the first."""
-        return float(np.abs(self.losses).mean()) if len(self.losses) else 1.0
+        return float(np.abs(self._recent).mean()) if len(self.losses) else 1.0
 
     @property
     def regret(self) -> float:
         """How much higher the last losses are than the best they have been, in parts of their level."""
-        return (self._recent - self.best) / self.level if isfinite(self.best) and self.level > 0 else 0.0
+        if not isfinite(self.best) or self.level == 0:
+            return 0.0
+        return (float(self._recent.mean()) - self.best) / self.level
 
 
 @dataclass(frozen=True)

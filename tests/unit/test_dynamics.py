@@ -226,7 +226,7 @@ def test_log_target_predicts_the_lognormal_mean_vs_monte_carlo():
     model = make_model(target="log", target_gain=1.5, network=network)
     model.begin([50.0, 5.0, 3.0])
     prediction = model.predict([0.4], coverage=0.5)
-    shift = 0.01 * 40.0 + 20.0
+    shift = 0.03 * 40.0 + 20.0
     low, high = (1.5 * np.log(end[0] + shift) for end in (prediction.low, prediction.high))
     assert (high - low) / 2 == pytest.approx(0.6744897501960817 * sqrt(0.2), rel=1e-6)
     draws = (low + high) / 2 + sqrt(0.2) * np.random.default_rng(0).standard_normal(400_000)
@@ -261,11 +261,12 @@ def test_unbounded_entries_have_unit_one():
 
 
 @pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+@pytest.mark.parametrize("fed_back", [{"memory": 2, "averages": (4.0,)}, {"memory": 0}])
 @pytest.mark.parametrize("known", [True, False])
-def test_forecast_is_stepping_predict_by_hand(target, known):
+def test_forecast_is_stepping_predict_by_hand(target, known, fed_back):
     """Play the expected observation after each action as if it had come."""
-    changes = {} if known else {"kinematics": None}
-    model = make_model(target=target, memory=2, averages=(4.0,), network={**CERTAIN, "hidden": (8,)}, **changes)
+    changes = fed_back if known else {"kinematics": None, **fed_back}
+    model = make_model(target=target, network={**CERTAIN, "hidden": (8,)}, **changes)
     model.begin([80.0, 5.0, 3.0])
     model.follow([0.5], [80.0, 6.0, 2.0])
     sequences = np.random.default_rng(3).uniform(-1, 1, (4, 6, 1))
@@ -328,8 +329,8 @@ def test_forecast_moments_of_an_autoregression_vs_its_formula(target):
         mean = 0.8 * mean + 0.5 * actions[:, k, 0]
         variance = 0.64 * (variance + (0.01 if k else 0.0))
         if target == "log":
-            value = 1.02 * np.exp(mean + 0.5 * (variance + 0.01)) - 1.02  # the lognormal mean; x = 0 is at 1.02
-            deviation = 1.02 * np.exp(mean) * sqrt(variance)
+            value = 1.06 * np.exp(mean + 0.5 * (variance + 0.01)) - 1.06  # the lognormal mean; x = 0 is at 1.06
+            deviation = 1.06 * np.exp(mean) * sqrt(variance)
         else:
             value, deviation = mean, np.full(3, sqrt(variance))
         np.testing.assert_allclose(forecast.observations[:, k, 0], value, rtol=1e-6, atol=1e-9)
@@ -434,7 +435,15 @@ def test_forecast_information_is_the_fall_of_entropy_of_linear_regression():
     noise, prior = 0.05, 1.0
     network = {"hidden": (), "dof": inf, "output_scale": prior, "noise_variance": noise, "noise_weight": inf}
     model = TransitionModel(
-        [-1.0, -1.0], [1.0, 1.0], [-1.0], [1.0], history=1, memory=0, averages=(), target="absolute", network=network
+        [-1.0, -1.0],
+        [1.0, 1.0],
+        [-1.0],
+        [1.0],
+        offset_time=inf,
+        history=1,
+        memory=0,
+        target="absolute",
+        network=network,
     )
     rows, before = [], np.zeros(2)
     update = model.network.update
@@ -520,6 +529,45 @@ def test_focused_prior_learns_a_delayed_plant_sooner_than_a_dense_one():
 def test_model_raises_on_unknown_target_with_the_nearest():
     with pytest.raises(ValueError, match=r"TransitionModel: target must be one of .*, got 'lgo'; did you mean 'log'\?"):
         make_model(target="lgo")
+
+
+def test_offsets_are_a_random_walk_vs_kalman_filter():
+    """A model that sees nothing but its offset is the local level model, filtered by its own two lines."""
+    noise, time = 0.04, 5.0
+    network = {"hidden": (), "dof": inf, "output_scale": 1.0, "noise_variance": noise, "noise_weight": inf}
+    model = TransitionModel(
+        [-1.0], [1.0], [-1.0], [1.0], offset_time=time, memory=0, target="absolute", network=network
+    )
+    model.begin([0.0])
+    level, variance = 0.0, 1.0 / model.network.weight_loc[0].shape[1]  # the fan rule divides by it
+    for y in np.random.default_rng(2).uniform(-0.5, 0.5, 40):
+        found = model.network.predict(np.zeros((1, 11)), include_noise=False)
+        assert (found.mean[0, 0], found.variance[0, 0]) == pytest.approx((level, variance), rel=1e-9)
+        gain = variance / (variance + noise)
+        level, variance = level + gain * (y - level), (1 - gain) * variance + noise / time**2
+        model.observe([0.0], [y])
+
+
+def test_offset_follows_a_jump_that_no_input_shows():
+    """The same steps before and after the plant's level jumps: only a wandering offset forgets the old level."""
+
+    def error_after_jump(offset_time):
+        model, rng = make_model(offset_time=offset_time, network={"hidden": (10,)}, memory=0), np.random.default_rng(5)
+        model.begin([50.0, 5.0, 0.0])
+        for k in range(400):
+            action = rng.uniform(-1, 1, 1)
+            mean = model.predict(action).mean[0]
+            position = float(np.clip(model.memory.observation[1] + STEP * action[0], 0.0, 10.0))
+            value = 0.5 * position + (8.0 if k >= 300 else 0.0) + 0.1 * rng.standard_normal()
+            model.observe(action, [50.0, position, value])
+        return abs(value - mean)
+
+    assert error_after_jump(20.0) < 0.5 * error_after_jump(inf)
+
+
+def test_offset_time_raises_on_a_time_below_one_step():
+    with pytest.raises(ValueError, match="TransitionModel: offset_time must be at least 1, got"):
+        make_model(offset_time=0.5)
 
 
 @pytest.mark.parametrize("bad", [{"history": -1}, {"memory": -1}, {"averages": (0.5,)}, {"averages": (float("nan"),)}])

@@ -261,3 +261,21 @@ def test_import_is_quick_and_light():
 
 def test_repr_tells_the_architecture():
     assert repr(HABNN(3, 2).fit(X, Y)) == "HABNN(3-50-2, diagonal, dof=52, n_samples=40)"
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_loosen_adds_to_the_variance_everywhere(covariance):
+    network = HABNN(3, 2, hidden=(5,), covariance=covariance, seed=1)
+    inputs = np.random.default_rng(0).standard_normal((4, 3))
+    before = network.predict(inputs)
+    network.loosen([0.3, 0.0])
+    after = network.predict(inputs)
+    np.testing.assert_array_equal(after.mean, before.mean)
+    np.testing.assert_allclose(after.variance - before.variance, [[0.3, 0.0]] * 4, atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [[0.1], [-0.1, 0.0], [np.nan, 0.0]])
+def test_loosen_raises_on_variances_that_are_none(bad):
+    network = HABNN(3, 2, hidden=(5,))
+    with pytest.raises(ValueError, match="HABNN: variances must be finite, not negative and of shape"):
+        network.loosen(bad)
