@@ -103,9 +103,7 @@ class NUTS(_Drawn):
         jax = _jax()
         x, y = x[: self.max_rows], y[: self.max_rows]
         with jax.enable_x64(True):
-            sampler = _sampler(x.shape)
-            sampler.run(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y))
-            self._keep(sampler.get_samples())
+            self._keep(_sampled_draws()(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
 
 
 def _expected_noise(y: Array) -> float:
@@ -131,9 +129,21 @@ def _variational_draws() -> Any:
 
 
 @cache
-def _sampler(shape: tuple[int, ...]) -> Any:  # noqa: ARG001  (compiled once for each shape of the data)
-    """Return a sampler that keeps its compiled program for data of one shape."""
+def _sampled_draws() -> Any:
+    """Return the whole of NUTS as one such function; numpyro's MCMC compiles anew for each run, which exhausts jax."""
     from numpyro import infer
 
-    kernel = infer.NUTS(network_model, max_tree_depth=TREE_DEPTH)
-    return infer.MCMC(kernel, num_warmup=WARMUP, num_samples=DRAWS, progress_bar=False, jit_model_args=True)
+    jax = _jax()
+
+    def draws(key: Any, *data: Any) -> Any:
+        kernel = infer.NUTS(network_model, max_tree_depth=TREE_DEPTH)
+
+        def step(state: Any, _: None) -> tuple[Any, Any]:
+            state = kernel.sample(state, data, {})
+            return state, state.z
+
+        start = kernel.init(key, WARMUP, None, data, {})
+        _, chain = jax.lax.scan(step, start, None, WARMUP + DRAWS)
+        return jax.vmap(kernel.postprocess_fn(data, {}))({name: values[WARMUP:] for name, values in chain.items()})
+
+    return jax.jit(draws)
