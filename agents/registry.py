@@ -36,6 +36,7 @@ _PAPER: dict[str, Any] = {
     "sampling": "optimistic",
     "network": {
         "hidden": (80,),
+        "activation": "relu",
         "dof": 12.0,
         "scale": 0.01,
         "covariance": "diagonal",

@@ -18,7 +18,8 @@ Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
-NETWORK = {"scale": 0.003}  # hidden units change slowly: a plant is learned in hundreds of samples, not thousands
+# Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
+NETWORK: dict[str, Any] = {"scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
 
 
 @dataclass(frozen=True)

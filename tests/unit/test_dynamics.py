@@ -509,7 +509,7 @@ def test_focused_prior_learns_a_delayed_plant_sooner_than_a_dense_one():
         for seed in range(3):
             model = TransitionModel(
                 [-1.0], [1.0], [-1.0] * 2, [1.0] * 2, history=8, memory=0, averages=(), target="absolute",
-                prior=prior, seed=seed,
+                prior=prior, network={"activation": "relu"}, seed=seed,
             )  # fmt: skip
             rng, past = np.random.default_rng(seed), [np.zeros(2)] * 9
             model.begin([0.0])
