@@ -13,9 +13,12 @@ from habnn_control._prior import focus
 from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, Trail
 from habnn_control._targets import TARGETS, Transform, units
 from habnn_control.network import HABNN, FunctionSample
+from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
+_COVERAGE, _CORRECTION = 0.9, 0.05  # of intervals: which share of the values to hold, and how fast widths follow misses
+_LARGEST_WIDTH = 100.0  # and the inverse of the smallest: from there is a way back
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
 # Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
@@ -106,6 +109,8 @@ class Memory(NamedTuple):
         Running averages of the targets.
     origin : array, shape (n_outputs,)
         Targets of the very first observation, which all others are relative to; the same in all episodes.
+    widths : array, shape (n_outputs,)
+        What intervals are multiplied with, so that they hold the share of values they should; kept over episodes.
     """
 
     observation: Array
@@ -113,6 +118,7 @@ class Memory(NamedTuple):
     past: Array
     slow: Array
     origin: Array
+    widths: Array
 
 
 class TransitionModel:
@@ -215,6 +221,7 @@ class TransitionModel:
             past=np.zeros((max(memory, 1), n_outputs)),
             slow=np.zeros((len(self._rates), n_outputs)),
             origin=np.full(n_outputs, np.nan),
+            widths=np.ones(n_outputs),
         )
 
     def _layout(self, n_set: int, length: int, n_inputs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
@@ -238,6 +245,7 @@ class TransitionModel:
             past=np.broadcast_to(targets - origin, old.past.shape),
             slow=np.broadcast_to(targets - origin, old.slow.shape),
             origin=origin,
+            widths=old.widths,
         )
 
     def follow(self, action: ArrayLike, observation: ArrayLike) -> None:
@@ -251,6 +259,7 @@ class TransitionModel:
             past=np.concatenate([old.past[1:], targets[None]]),
             slow=old.slow + self._rates[:, None] * (targets - old.slow),
             origin=old.origin,
+            widths=old.widths,
         )
 
     def _targets(self, observation: Array) -> Array:
@@ -283,20 +292,35 @@ class TransitionModel:
 
     # ------------------------------------------------------------------ one step
 
-    def predict(self, action: ArrayLike, coverage: float = 0.9) -> Prediction:
-        """Predict the observation after `action`, noise included."""
+    def predict(self, action: ArrayLike, coverage: float = _COVERAGE) -> Prediction:
+        """Predict the observation after `action`, noise included.
+
+        The interval's width follows how often values have fallen outside (adaptive conformal inference): it holds its
+        share of them in the long run even where the network is too sure, or not sure enough.
+        """
         distribution = self.network.predict(self._next_inputs(action))
         origin = self.memory.origin + (self.memory.past[-1] if self._delta else 0.0)
-        ends = [self._transform.inverse(end[0] + origin) for end in distribution.interval(coverage)]
+        ends = [self._transform.inverse(end + origin) for end in self._interval(distribution, coverage)]
         mean = self._transform.inverse(distribution.mean[0] + origin, self.network.noise_variance)
         return Prediction(self.outputs, mean, *ends)
+
+    def _interval(self, distribution: StudentT, coverage: float) -> tuple[Array, Array]:
+        """Return the ends of the central interval of the first row, corrected."""
+        centre = distribution.loc[0]
+        low, high = (centre + self.memory.widths * (end[0] - centre) for end in distribution.interval(coverage))
+        return low, high
 
     def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Learn from the observation that followed `action`, and move on to it."""
         targets = self._targets(np.asarray(observation, dtype=np.float64))
-        self.network.update(self._next_inputs(action)[0], targets - self.memory.past[-1] if self._delta else targets)
+        inputs, learned = self._next_inputs(action), targets - self.memory.past[-1] if self._delta else targets
+        low, high = self._interval(self.network.predict(inputs), _COVERAGE)
+        self.network.update(inputs[0], learned)
         self.network.loosen(self._forgetting * self.network.noise_variance)
         self.follow(action, observation)
+        missed = (learned < low) | (learned > high)
+        widths = self.memory.widths * np.exp(_CORRECTION * (missed - (1 - _COVERAGE)))
+        self.memory = self.memory._replace(widths=np.clip(widths, 1 / _LARGEST_WIDTH, _LARGEST_WIDTH))
 
     def pretrain(self, transitions: Transitions) -> None:
         """Learn from logged steps in their order, as if they were happening now."""

@@ -565,6 +565,23 @@ def test_offset_follows_a_jump_that_no_input_shows():
     assert error_after_jump(20.0) < 0.5 * error_after_jump(inf)
 
 
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_intervals_cover_their_share_when_the_noise_is_misjudged(factor):
+    """The network believes in a noise of a tenth or ten times the true deviation, and may not learn it."""
+    network = {"hidden": (), "noise_variance": (factor * NOISE / 10.0) ** 2, "noise_weight": inf}
+    _, covered = learn(make_model(memory=0, network=network), LinearPlant(3), 2000)
+    assert abs(np.mean(covered[1000:]) - 0.9) < 0.03  # its sd is 0.01 for independent misses
+
+
+def test_widths_have_a_way_back():
+    model = make_model()
+    model.begin([50.0, 5.0, 0.0])
+    model.memory = model.memory._replace(widths=np.array([0.01]))
+    for _ in range(3):
+        model.observe([0.0], [50.0, 5.0, 0.0])
+    assert 0.01 <= model.memory.widths[0] < 0.012
+
+
 def test_offset_time_raises_on_a_time_below_one_step():
     with pytest.raises(ValueError, match="TransitionModel: offset_time must be at least 1, got"):
         make_model(offset_time=0.5)
