@@ -1,9 +1,8 @@
 """One-step dynamics learned online: (recent history, action) -> distribution of the next observation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +11,11 @@ from habnn_control._names import nearest
 from habnn_control._prior import focus
 from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, Trail
 from habnn_control._targets import TARGETS, Transform, units
+from habnn_control._transitions import Forecast, Kinematics, Memory, Prediction, Transitions
 from habnn_control.network import HABNN, FunctionSample
 from habnn_control.student_t import StudentT
+
+__all__ = ["Forecast", "Kinematics", "Memory", "Prediction", "TransitionModel", "Transitions"]
 
 Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
@@ -23,102 +25,6 @@ PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
 # Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
 NETWORK: dict[str, Any] = {"scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
-
-
-@dataclass(frozen=True)
-class Kinematics:
-    """Actuators that are observed and follow the actions exactly: next = clip(value + step * action, low, high).
-
-    Attributes
-    ----------
-    indices : sequence of int
-        Where the actuators stand in the observation, in the order of the actions.
-    steps : sequence of float
-        How far an action of 1 moves each of them.
-    """
-
-    indices: tuple[int, ...]
-    steps: tuple[float, ...]
-
-
-class Prediction(NamedTuple):
-    """The predicted entries of the next observation: which, expected value, ends of the central interval."""
-
-    indices: NDArray[np.int64]
-    mean: Array
-    low: Array
-    high: Array
-
-
-class Forecast(NamedTuple):
-    """What a model expects of n candidate sequences over a horizon.
-
-    Attributes
-    ----------
-    observations : array, shape (n, horizon, n_observed)
-        Expected observations.
-    entries : array of int, shape (n_outputs,)
-        The entries of an observation that are predicted, not known.
-    covariances : array, shape (n, n_outputs, horizon, horizon)
-        What the model does not know about them, over the steps of a candidate; the observation noise is not in them.
-    information : array, shape (n,)
-        Nats that playing a candidate to its end would tell about the model, the entries taken as independent.
-    """
-
-    observations: Array
-    entries: NDArray[np.int64]
-    covariances: Array
-    information: Array
-
-    @property
-    def deviations(self) -> Array:
-        """Standard deviations of what the model does not know, (n, horizon, n_outputs)."""
-        return np.asarray(np.sqrt(np.einsum("nokk->nko", self.covariances)))
-
-
-class Transitions(NamedTuple):
-    """Logged steps, in the order they were made.
-
-    Attributes
-    ----------
-    observations, next_observations : array_like, shape (n, n_observed)
-        Before and after each step.
-    actions : array_like, shape (n, n_actions)
-    starts : array_like of bool, shape (n,)
-        Whether an episode starts with the step; the very first always does.
-    """
-
-    observations: ArrayLike
-    actions: ArrayLike
-    next_observations: ArrayLike
-    starts: ArrayLike
-
-
-class Memory(NamedTuple):
-    """What a model remembers of the episode it is in.
-
-    Attributes
-    ----------
-    observation : array, shape (n_observed,)
-        The last one.
-    settings : array, shape (history + 1, n_set)
-        What the agent set, scaled, newest last.
-    past : array, shape (max(memory, 1), n_outputs)
-        Targets, newest last.
-    slow : array, shape (n_averages, n_outputs)
-        Running averages of the targets.
-    origin : array, shape (n_outputs,)
-        Targets of the very first observation, which all others are relative to; the same in all episodes.
-    widths : array, shape (n_outputs,)
-        What intervals are multiplied with, so that they hold the share of values they should; kept over episodes.
-    """
-
-    observation: Array
-    settings: Array
-    past: Array
-    slow: Array
-    origin: Array
-    widths: Array
 
 
 class TransitionModel:
