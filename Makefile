@@ -39,9 +39,9 @@ compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves 
 
 PAPER_AGENTS := habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned
 
-paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (about two hours).
+paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (an hour).
 	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 100 --steps 60 --seed 1000 --out results/paper-60
-	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 20 --steps 1000 --seed 1000 --out results/paper-1000
+	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 10 --steps 1000 --seed 1000 --out results/paper-1000
 	$(BIN)/python scripts/compare.py --agents habnn noop hold --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/habnn-1000
 
 uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour); downloads six data sets unless DATA has them.
