@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -54,6 +55,8 @@ def _parallel(
             stack.enter_context(_client(scheduler))
             stack.enter_context(parallel_config("dask", n_jobs=-1))
         else:
+            # Loky replaces workers whose memory grows, as SB3's does, and warns of it: nothing a user can do.
+            warnings.filterwarnings("ignore", message="A worker stopped")
             # The timeout ends the workers of a killed study: nobody else is left to do it.
             options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
             stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
