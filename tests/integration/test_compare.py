@@ -190,7 +190,7 @@ def test_compare_without_a_dask_scheduler_says_so_in_one_line(tmp_path, capsys):
     assert "scheduler must be the address of a running dask scheduler, got 'nowhere'" in line
 
 
-STOPPED = {"agents": "noop random", "runs": 20, "steps": 2000, "jobs": 2}
+STOPPED = {"agents": "noop oracle", "runs": 20, "steps": 15, "jobs": 2}  # slow enough to be caught on a busy machine
 
 
 @pytest.fixture(scope="module")
