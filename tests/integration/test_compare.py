@@ -190,7 +190,7 @@ def test_compare_without_a_dask_scheduler_says_so_in_one_line(tmp_path, capsys):
     assert "scheduler must be the address of a running dask scheduler, got 'nowhere'" in line
 
 
-STOPPED = {"agents": "noop oracle", "runs": 20, "steps": 15, "jobs": 2}  # slow enough to be caught on a busy machine
+STOPPED = {"agents": "noop random", "runs": 20, "steps": 2000, "jobs": 2}
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,13 @@ def test_compare_stopped_half_way_resumes_to_the_same_bytes(whole, tmp_path, sig
     out = tmp_path / "study"
     command = [sys.executable, str(ROOT / "scripts/compare.py"), *map(str, flags(out, **STOPPED))]
     with (tmp_path / "errors").open("w") as errors:
-        process = subprocess.Popen(command, stdout=errors, stderr=errors, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=errors,
+            stderr=errors,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
+        )
         deadline = time.monotonic() + 120
         while len(list(out.rglob("*.run"))) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
