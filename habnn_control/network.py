@@ -247,7 +247,7 @@ class HABNN:
     def loosen(self, variances: ArrayLike) -> None:
         """Let the offset of each output wander: add to the variance, in units of y, of what is known of its bias.
 
-        Called before each sample, it makes the biases random walks, which follow what no input shows.
+        Called between samples, it makes the biases random walks, which follow what no input shows.
 
         Parameters
         ----------
