@@ -45,7 +45,7 @@ paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 step
 	$(BIN)/python scripts/compare.py --agents habnn noop hold --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/habnn-1000
 
 uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour); downloads six data sets unless DATA has them.
-	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 2000 --out results/uci
+	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 3000 --out results/uci
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json
