@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
+from agents._excitation import Excitation
 from agents.base import Action, Agent, State, Step
 from envs import ACTUATOR_STEPS, IndustrialBenchmarkEnv
 from habnn_control._names import nearest
@@ -19,6 +21,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 _SAFE_EVERY = 25  # steps between copies of the network that recovery goes back to
+_EXCITATION = ("length", "began", "quarter")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
@@ -41,7 +44,7 @@ class HABNNAgent(Agent):
 
     It begins with a short symmetric excitation of all actuators, then plans every action with the improved
     cross-entropy method on the model's forecasts: expected loss, plus caution for what the model does not know, minus
-    curiosity for what it would learn.
+    curiosity for what it would learn. Now and then the fastest actuator sweeps again (`agents._excitation`).
 
     Works on any environment with Box observations and actions. On the Industrial Benchmark the loss, the actuators'
     kinematics and the setpoint as an exogenous entry are known; elsewhere the user gives `loss`.
@@ -75,6 +78,11 @@ class HABNNAgent(Agent):
     sweep : float or sequence of float
         How far each moves to either side, as a part of its range; where the motion is not known, three steps. The
         default was chosen for this plant: a shift that swings wide pays, a gain that does brings lasting fatigue.
+    resweep : float
+        How far the fastest actuator moves to either side when it sweeps again, at doubling intervals; 0 means never.
+        Not after `pretrain`, and not where the motion is not known.
+    recovery : float
+        Regret, in parts of the losses' level, from which it sweeps half its range to either side; inf means never.
     n_candidates, n_iterations : int
         Size of the search.
     """
@@ -102,6 +110,8 @@ class HABNNAgent(Agent):
         tail: float = 5.0,
         excitation: int = 32,
         sweep: float | Sequence[float] = (0.25, 0.25, 0.45),
+        resweep: float = 0.3,
+        recovery: float = 0.2,
         n_candidates: int = 100,
         n_iterations: int = 3,
     ) -> None:
@@ -125,12 +135,17 @@ class HABNNAgent(Agent):
                 f"habnn: sweep must be one part of the range in (0, 0.5], or one for each actuator, got {sweep}; "
                 "a quarter of the range is a good start."
             )
+        if not (0 <= resweep <= 0.5 and recovery > 0):
+            raise ValueError(
+                "habnn: resweep must be a part of the range in [0, 0.5] and recovery positive, got "
+                f"{resweep} and {recovery}; 0 and inf switch them off."
+            )
         if loss is None and not on_plant:
             raise ValueError("habnn: loss must be given for this environment, got None; pass loss=your_function.")
         self._loss: Loss = loss or plant_loss
         self._sampling = strategy(sampling)
         self._low, self._high = acted.low.astype(np.float64), acted.high.astype(np.float64)
-        self._horizon, self._hold, self._excitation = horizon, hold, excitation
+        self._horizon, self._hold = horizon, hold
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._planner = ICEM(n_candidates=n_candidates, n_iterations=n_iterations)
         self._propagation = propagation
@@ -155,20 +170,29 @@ class HABNNAgent(Agent):
         )
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # with kinematics: stay put
         self._plan: Plan | None = None
-        self._quarters = np.full(len(self._low), 3)  # steps that a sweep to one side takes
-        if known:
-            self._quarters = np.maximum(np.rint(parts * 100.0 / np.array(ACTUATOR_STEPS)), 1).astype(np.int64)
+        self._excitation = self._sweeps(excitation, parts, resweep, recovery, known=known)
         self._record = Record()
         self._n_steps = 0  # learned from online
         self._safe = self.model.network.get_state()  # a copy to go back to
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
+
+    def _sweeps(self, length: int, parts: Array, resweep: float, recovery: float, *, known: bool) -> Excitation:
+        bounds = self._low, self._high
+        if not known:
+            three = np.full(len(self._low), 3)
+            return Excitation(*bounds, three, length, fastest=0, again=0, widest=0, patience=inf)
+        speeds = np.array(ACTUATOR_STEPS) / 100.0  # parts of the range a step
+        quarters = np.maximum(np.rint(parts / speeds), 1).astype(np.int64)
+        fastest = int(speeds.argmax())
+        again, widest = (round(part / speeds[fastest]) for part in (resweep, 0.5))
+        return Excitation(*bounds, quarters, length, fastest=fastest, again=again, widest=widest, patience=recovery)
 
     # ------------------------------------------------------------------ learning
 
     def pretrain(self, transitions: Transitions) -> Self:
         """Learn from logged steps before going online, which then begins without excitation, but as cautiously."""
         self.model.pretrain(transitions)
-        self._excitation = 0
+        self._excitation.length = 0
         self._current = None  # what the model remembers now is the log's last episode
         self._keep_safe()
         return self
@@ -186,10 +210,15 @@ class HABNNAgent(Agent):
         if not self.model.is_sound():
             self._recover()
             return self._rest_action
-        if self._n_steps < self._excitation:
-            return self._excite(self._n_steps)
+        if self._n_steps < self._excitation.length:
+            return self._excitation.first(self._n_steps)
         self._plan = self._search(self._sampling, self._rng(), self._plan)
-        return self._first_action(self._plan)
+        return self._excitation.later(self._n_planned, self._record.regret, self._first_action(self._plan))
+
+    @property
+    def _n_planned(self) -> int:
+        """Steps learned from since the excitation at the start."""
+        return max(self._n_steps - self._excitation.length, 0)
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
@@ -198,7 +227,7 @@ class HABNNAgent(Agent):
         except ValueError as error:  # not finite, or too large to learn from: as if it had not been measured
             logger.warning("habnn: step %d is not learned from: %s", self._n_steps, error)
             self.model.follow(step.action, self.model.memory.observation)
-        if self._n_steps > self._excitation:
+        if self._n_planned:
             self._record.append(float(self._loss(step.action, np.asarray(step.next_observation, dtype=np.float64))))
         if self._n_steps % _SAFE_EVERY == 0:
             self._keep_safe()
@@ -213,11 +242,6 @@ class HABNNAgent(Agent):
         self._plan = None
         samples = self.model.network.n_samples
         logger.warning("habnn: the model is broken at step %d; back to that of %d samples.", self._n_steps, samples)
-
-    def _excite(self, step: int) -> Array:
-        """Return full moves of all actions: down, up through the start to the other side, and back, over and over."""
-        quarter = step // self._quarters % 4
-        return np.where((quarter == 0) | (quarter == 3), self._low, self._high)
 
     def _progress(self, step: Step) -> dict[str, str]:
         """Return the loss and half the width of the 90 % interval it was predicted with, the parts independent."""
@@ -299,13 +323,12 @@ class HABNNAgent(Agent):
         propagation = "samples" if strategy.thompson else self._propagation
         n_functions = (1 if strategy.thompson else _N_PARTICLES) if propagation == "samples" else 0
         functions = [self.model.network.sample_function(rng) for _ in range(n_functions)]
-        n_planned = max(self._n_steps - self._excitation, 0)
 
         def objective(sequences: Array) -> Array:
             tail = np.broadcast_to(self._rest_action, (len(sequences), self._hold, len(self._low)))
             actions = np.concatenate([sequences, tail], axis=1)
             forecast = self.model.forecast(actions, propagation, functions)
-            return strategy.costs(forecast, actions, self._loss, self._weights, n_planned, self._record)
+            return strategy.costs(forecast, actions, self._loss, self._weights, self._n_planned, self._record)
 
         plan = self._planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
         if np.isfinite(plan.cost):
@@ -321,10 +344,13 @@ class HABNNAgent(Agent):
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
         record = {"record_losses": self._record.losses, "record_best": np.array(self._record.best)}
-        return {"n_steps": self._n_steps, "excitation": self._excitation}, self.model.get_state() | plan | record
+        excitation = {name: getattr(self._excitation, name) for name in _EXCITATION}
+        return {"n_steps": self._n_steps, **excitation}, self.model.get_state() | plan | record
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self._n_steps, self._excitation = state["n_steps"], state["excitation"]
+        self._n_steps = state["n_steps"]
+        for name in _EXCITATION:
+            setattr(self._excitation, name, state[name])
         self.model.set_state(arrays)
         self._record = Record(arrays["record_losses"], float(arrays["record_best"]))
         self._keep_safe()

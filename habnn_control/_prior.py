@@ -10,7 +10,8 @@ from habnn_control.network import HABNN
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_SMOOTHNESS = 1.5  # steps over which a random filter keeps its sign, roughly
+_SMOOTHNESS = 2.0  # steps over which a random filter keeps its sign, roughly
+_FADING = 4.0  # and over which it forgets: what was set lately tells more
 _SPREAD = 2.0  # kinks lie within this many units of the inputs' middle
 _ALWAYS = 0.3  # weight of what every unit sees
 
@@ -45,6 +46,8 @@ def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int
 
 
 def _smooth_noise(rng: np.random.Generator, n: int) -> Array:
-    time = np.arange(n) / _SMOOTHNESS
+    """Return a random filter over n steps, newest last: smooth, and fading into the past."""
+    age = np.arange(n)[::-1]
+    time = age / _SMOOTHNESS
     covariance = np.exp(-0.5 * (time[:, None] - time) ** 2) + 1e-6 * np.eye(n)
-    return np.asarray(np.linalg.cholesky(covariance) @ rng.standard_normal(n))
+    return np.asarray(np.exp(-age / _FADING) * (np.linalg.cholesky(covariance) @ rng.standard_normal(n)))

@@ -1,0 +1,83 @@
+"""Excitation: moves that show the model what the actuators do, whatever the planner would like."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_FIRST, _GROWTH = 64, 2  # planned steps before the first sweep again, and how much later each next one comes
+_PAUSE = 75  # steps until regret may ask again: what the last sweep changed must show first
+
+
+class Excitation:
+    """Sweeps of the actuators to and fro.
+
+    It begins with sweeps of all actuators together. Later the fastest one sweeps again, down and up around where it is,
+    while the planner moves the others: at intervals that double, so that what lies beside a settled
+    plant is not judged by its first steps for ever. When losses are far above the best so far, it sweeps half of its
+    range to either side: a plant may have fallen into a bad state that nothing near it ends.
+
+    Parameters
+    ----------
+    low, high : array
+        Bounds of the actions.
+    quarters : array of int
+        Steps that each actuator's sweep to one side takes at the start.
+    length : int
+        Steps at the start.
+    fastest : int
+        Index of the fastest actuator.
+    again : int
+        Steps to one side of its later sweeps; 0 for none.
+    widest : int
+        The same for the sweeps that regret asks for.
+    patience : float
+        Regret (see `habnn_control.sampling.Record`) beyond which it does.
+    """
+
+    def __init__(
+        self,
+        low: Array,
+        high: Array,
+        quarters: NDArray[np.int64],
+        length: int,
+        *,
+        fastest: int,
+        again: int,
+        widest: int,
+        patience: float,
+    ) -> None:
+        self._low, self._high, self._quarters = low, high, quarters
+        self.length, self._again, self._widest, self._patience = length, again, widest, patience
+        self._fastest = fastest
+        self.began, self.quarter = -_PAUSE, 0  # the last sweep of the fastest: when, in planned steps, and how wide
+
+    def first(self, step: int) -> Array:
+        """Return full moves of all actions: down, up through the start to the other side, and back, over and over."""
+        side = step // self._quarters % 4
+        return np.where((side == 0) | (side == 3), self._low, self._high)
+
+    def later(self, n_planned: int, regret: float, action: Array) -> Array:
+        """Return the planner's action, with the fastest actuator's part replaced while that one sweeps."""
+        if not self._sweeping(n_planned):
+            if self.length and self._again and _is_due(n_planned):
+                self.began, self.quarter = n_planned, self._again
+            elif regret > self._patience and n_planned - self.began > _PAUSE:
+                self.began, self.quarter = n_planned, self._widest
+        if not self._sweeping(n_planned):
+            return action
+        down = n_planned - self.began < self.quarter
+        swept = np.array(action)
+        swept[self._fastest] = (self._low if down else self._high)[self._fastest]
+        return swept
+
+    def _sweeping(self, n_planned: int) -> bool:
+        """Tell whether a sweep is under way: down, then up through where it began; the way back is the planner's."""
+        return n_planned - self.began < 3 * self.quarter
+
+
+def _is_due(n_planned: int) -> bool:
+    due = _FIRST
+    while due < n_planned:
+        due = _GROWTH * due
+    return due == n_planned

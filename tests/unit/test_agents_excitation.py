@@ -1,0 +1,73 @@
+"""When the fastest actuator sweeps again, against schedules worked out by hand."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+import agents
+from agents._excitation import Excitation
+from agents.runner import Recorder, make_env
+
+LOW, HIGH = np.full(3, -1.0), np.full(3, 1.0)
+PLANNED = np.array([0.1, 0.2, 0.3])
+TINY = {"history": 2, "horizon": 3, "hold": 1, "n_candidates": 10, "n_iterations": 1, "network": {"hidden": (4,)}}
+
+
+def excitation(length=8, again=3, widest=5, patience=0.2):
+    quarters = np.array([25, 2, 8])
+    return Excitation(LOW, HIGH, quarters, length, fastest=1, again=again, widest=widest, patience=patience)
+
+
+def gains(sweeps, steps, regret=0.0):
+    return np.array([sweeps.later(n, regret, PLANNED)[1] for n in steps])
+
+
+def test_excitation_later_sweeps_down_and_up_and_leaves_the_way_back_to_the_planner():
+    np.testing.assert_array_equal(gains(excitation(), range(62, 75)), [0.2] * 2 + [-1] * 3 + [1] * 6 + [0.2] * 2)
+
+
+def test_excitation_later_leaves_the_other_actuators_to_the_planner():
+    np.testing.assert_array_equal(excitation().later(64, 0.0, PLANNED), [0.1, -1.0, 0.3])
+    np.testing.assert_array_equal(PLANNED, [0.1, 0.2, 0.3])
+
+
+def test_excitation_later_comes_at_doubling_intervals():
+    swept = gains(excitation(again=1), range(600)) == -1
+    np.testing.assert_array_equal(np.flatnonzero(swept), [64, 128, 256, 512])
+
+
+@pytest.mark.parametrize("without", [{"again": 0}, {"length": 0}])
+def test_excitation_later_can_be_switched_off(without):
+    np.testing.assert_array_equal(gains(excitation(**without), range(400)), 0.2)
+
+
+def test_excitation_regret_brings_a_wide_sweep_and_then_a_pause():
+    seen = gains(excitation(again=0, widest=5), range(10, 120), regret=0.21)
+    np.testing.assert_array_equal(seen[:15], [-1] * 5 + [1] * 10)
+    np.testing.assert_array_equal(seen[15:76], 0.2)
+    np.testing.assert_array_equal(seen[76:91], [-1] * 5 + [1] * 10)
+
+
+def test_excitation_small_regret_changes_nothing():
+    np.testing.assert_array_equal(gains(excitation(again=0), range(200), regret=0.2), 0.2)
+    np.testing.assert_array_equal(gains(excitation(again=0, patience=inf), range(200), regret=9.0), 0.2)
+
+
+def test_habnn_load_resumes_in_the_middle_of_a_sweep(tmp_path):
+    """Step 71 of the episode is the third of the sweep that begins after 4 + 64 steps."""
+    whole, first = [], []
+    agents.make("habnn", Recorder(make_env(100.0), 3), excitation=4, **TINY).learn(80, callback=whole.append)
+    env = Recorder(make_env(100.0), 3)
+    half = agents.make("habnn", env, excitation=4, **TINY)
+    half.learn(71, callback=first.append)
+    half.save(tmp_path / "agent")
+    agents.load(tmp_path / "agent", env).learn(9, callback=first.append, resume=True)
+    np.testing.assert_array_equal([step.action for step in first], [step.action for step in whole])
+    np.testing.assert_array_equal([step.action[1] for step in whole[68:77]], [-1] * 3 + [1] * 6)
+
+
+@pytest.mark.parametrize("bad", [{"resweep": -0.1}, {"resweep": 0.6}, {"recovery": 0.0}, {"recovery": float("nan")}])
+def test_habnn_raises_on_a_bad_resweep_or_recovery(bad):
+    with pytest.raises(ValueError, match=r"habnn: resweep must be a part of the range in \[0, 0\.5\] and recovery pos"):
+        agents.make("habnn", make_env(100.0), **bad)
