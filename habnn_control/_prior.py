@@ -20,6 +20,7 @@ def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int
     """Draw the first layer's prior locations anew: each unit filters the history of one or two signals.
 
     A dense prior mixes all inputs in every unit, and many samples pass before the output layer has told them apart.
+    The filters fade into the past: what acts within some five steps is learned sooner, what acts later not.
 
     Parameters
     ----------
