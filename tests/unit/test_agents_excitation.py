@@ -1,4 +1,4 @@
-"""When the fastest actuator sweeps again, against schedules worked out by hand."""
+"""Sweeps at the start and later, against schedules worked out by hand."""
 
 from math import inf
 
@@ -14,6 +14,12 @@ PLANNED = np.array([0.1, 0.2, 0.3])
 TINY = {"history": 2, "horizon": 3, "hold": 1, "n_candidates": 10, "n_iterations": 1, "network": {"hidden": (4,)}}
 
 
+def first_steps(n, **settings):
+    seen = []
+    agents.make("habnn", make_env(100.0), excitation=n, **TINY | settings).learn(n, callback=seen.append)
+    return np.array([step.action for step in seen]), seen[-1].next_observation
+
+
 def excitation(length=8, again=3, widest=5, patience=0.2):
     quarters = np.array([25, 2, 8])
     return Excitation(LOW, HIGH, quarters, length, fastest=1, again=again, widest=widest, patience=patience)
@@ -21,6 +27,29 @@ def excitation(length=8, again=3, widest=5, patience=0.2):
 
 def gains(sweeps, steps, regret=0.0):
     return np.array([sweeps.later(n, regret, PLANNED)[1] for n in steps])
+
+
+def test_habnn_starts_with_a_symmetric_excitation():
+    """A quarter of the range to either side: 25 steps of velocity, 2.5 of gain (2 of full speed), 4 of shift."""
+    actions, reached = first_steps(16, sweep=0.25)
+    np.testing.assert_array_equal(actions[:, 0], [-1] * 16)
+    np.testing.assert_array_equal(actions[:, 1], [-1, -1, 1, 1, 1, 1, -1, -1] * 2)
+    np.testing.assert_array_equal(actions[:, 2], [-1] * 4 + [1] * 8 + [-1] * 4)
+    np.testing.assert_allclose(reached[2:4], 50.0, atol=1e-4)
+
+
+def test_habnn_sweeps_each_actuator_as_far_as_asked():
+    """Parts of the range at full speed: 5 steps of velocity, 1 of gain, 8 of shift."""
+    actions, _ = first_steps(9, sweep=(0.05, 0.1, 0.45))
+    np.testing.assert_array_equal(actions[:, 0], [-1] * 5 + [1] * 4)
+    np.testing.assert_array_equal(actions[:, 1], [-1, 1, 1, -1, -1, 1, 1, -1, -1])
+    np.testing.assert_array_equal(actions[:, 2], [-1] * 8 + [1])
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.1, 0.6, float("nan"), (0.2, 0.2), (0.2, 0.2, 0.6)])
+def test_habnn_raises_on_a_sweep_beyond_the_range(bad):
+    with pytest.raises(ValueError, match=r"habnn: sweep must be one part of the range in \(0, 0\.5\], or one for each"):
+        agents.make("habnn", make_env(100.0), sweep=bad)
 
 
 def test_excitation_later_sweeps_down_and_up_and_leaves_the_way_back_to_the_planner():

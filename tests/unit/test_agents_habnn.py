@@ -188,30 +188,6 @@ def test_habnn_actions_are_in_a_lopsided_box():
         assert env.action_space.contains(step.action)
 
 
-def test_habnn_starts_with_a_symmetric_excitation():
-    """A quarter of the range to either side: 25 steps of velocity, 2.5 of gain (2 of full speed), 4 of shift."""
-    seen = steps_of(habnn(plant(), excitation=16, sweep=0.25), 16)
-    actions = np.array([step.action for step in seen])
-    np.testing.assert_array_equal(actions[:, 0], [-1] * 16)
-    np.testing.assert_array_equal(actions[:, 1], [-1, -1, 1, 1, 1, 1, -1, -1] * 2)
-    np.testing.assert_array_equal(actions[:, 2], [-1] * 4 + [1] * 8 + [-1] * 4)
-    np.testing.assert_allclose(seen[-1].next_observation[2:4], 50.0, atol=1e-4)
-
-
-def test_habnn_sweeps_each_actuator_as_far_as_asked():
-    """Parts of the range at full speed: 5 steps of velocity, 1 of gain, 8 of shift."""
-    actions = np.array([step.action for step in steps_of(habnn(plant(), excitation=9, sweep=(0.05, 0.1, 0.45)), 9)])
-    np.testing.assert_array_equal(actions[:, 0], [-1] * 5 + [1] * 4)
-    np.testing.assert_array_equal(actions[:, 1], [-1, 1, 1, -1, -1, 1, 1, -1, -1])
-    np.testing.assert_array_equal(actions[:, 2], [-1] * 8 + [1])
-
-
-@pytest.mark.parametrize("bad", [0.0, -0.1, 0.6, float("nan"), (0.2, 0.2), (0.2, 0.2, 0.6)])
-def test_habnn_raises_on_a_sweep_beyond_the_range(bad):
-    with pytest.raises(ValueError, match=r"habnn: sweep must be one part of the range in \(0, 0\.5\], or one for each"):
-        habnn(plant(), sweep=bad)
-
-
 def test_habnn_excites_unknown_actuators_too():
     actions = np.array([step.action[0] for step in steps_of(point_mass_agent(PointMass(), excitation=12), 12)])
     np.testing.assert_array_equal(actions, np.repeat([-1, 1, 1, -1], 3) * actions.max())
