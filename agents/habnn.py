@@ -190,15 +190,24 @@ class HABNNAgent(Agent):
     # ------------------------------------------------------------------ learning
 
     def pretrain(self, transitions: Transitions) -> Self:
-        """Learn from logged steps before going online, which then begins without excitation, but as cautiously."""
+        """Learn from logged steps before going online, which then begins without excitation, but as cautiously.
+
+        The best that the log has seen is what the agent's own losses are compared with.
+        """
         self.model.pretrain(transitions)
+        logged = Record(best=self._record.best)
+        for loss in self._loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
+            logged.append(float(loss))
+        self._record = Record(best=logged.best)
         self._excitation.length = 0
         self._current = None  # what the model remembers now is the log's last episode
         self._keep_safe()
         return self
 
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
-        self.model.begin(self._checked(observation))
+        first = self._checked(observation)
+        self.model.renew_offsets()
+        self.model.begin(first)
         self._plan = None
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
 _COVERAGE, _CORRECTION = 0.9, 0.05  # of intervals: which share of the values to hold, and how fast widths follow misses
 _LARGEST_WIDTH = 100.0  # and the inverse of the smallest: from there is a way back
+_ANEW = 25.0  # what another episode adds to the offsets' variance, in parts of the noise's
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
 # Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
@@ -154,6 +155,11 @@ class TransitionModel:
             widths=old.widths,
         )
 
+    def renew_offsets(self) -> None:
+        """Make the offsets uncertain again: the hidden states of another episode are not those of the last one."""
+        if self._forgetting and self.network.n_samples:
+            self.network.loosen(_ANEW * self.network.noise_variance)
+
     def follow(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Move on to the observation that followed `action` without learning from it."""
         after, old = np.array(observation, dtype=np.float64), self.memory
@@ -244,6 +250,7 @@ class TransitionModel:
         try:
             for k, (before, action, after, start) in enumerate(zip(*parts, strict=True)):
                 if start or k == 0:
+                    self.renew_offsets()
                     self.begin(before)
                 self.observe(action, after)
         except ValueError:

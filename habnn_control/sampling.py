@@ -54,6 +54,7 @@ class Record:
 
     WINDOW = 50
     SETTLING = 25
+    _KEPT = WINDOW + SETTLING
 
     def __init__(self, losses: ArrayLike = (), best: float = inf) -> None:
         self.losses = np.array(losses, dtype=np.float64)
@@ -62,10 +63,13 @@ class Record:
     def append(self, loss: float) -> None:
         """Take one more loss; one that is not finite is left out."""
         if isfinite(loss):
-            kept = self.WINDOW + self.SETTLING
-            self.losses = np.append(self.losses, loss)[-kept:]
-            if len(self.losses) == kept:
+            self.losses = np.append(self.losses, loss)[-self._KEPT :]
+            if self._has_settled:
                 self.best = min(self.best, float(self._recent.mean()))
+
+    @property
+    def _has_settled(self) -> bool:
+        return len(self.losses) == self._KEPT
 
     @property
     def _recent(self) -> Array:
@@ -79,7 +83,7 @@ class Record:
     @property
     def regret(self) -> float:
         """How much higher the last losses are than the best they have been, in parts of their level."""
-        if not isfinite(self.best) or self.level == 0:
+        if not self._has_settled or self.level == 0:
             return 0.0
         return (float(self._recent.mean()) - self.best) / self.level
 

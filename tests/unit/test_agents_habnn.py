@@ -402,6 +402,23 @@ def test_pretrain_ends_the_excitation_and_is_learned_by_the_model():
     assert set(actions) - {-1.0, 1.0}
 
 
+def test_pretrain_remembers_the_best_of_the_log():
+    transitions, agent = logged_transitions(120), point_mass_agent(PointMass())
+    agent.pretrain(transitions)
+    losses = agent._loss(np.array(transitions.actions), np.array(transitions.next_observations))
+    means = [losses[k : k + 50].mean() for k in range(25, 71)]
+    assert agent._record.best == pytest.approx(min(means))
+    assert len(agent._record.losses) == 0  # none of them is its own
+
+
+def test_predict_leaves_the_network_alone_when_an_episode_begins():
+    agent = point_mass_agent(PointMass())
+    agent.pretrain(logged_transitions(60))
+    before = agent.model.network.weight_scale_sq[-1].copy()
+    agent.predict(np.array([1.0, 0.0]))
+    np.testing.assert_array_equal(agent.model.network.weight_scale_sq[-1], before)
+
+
 def test_pretrain_raises_on_bad_rows():
     transitions = logged_transitions(10)
     with pytest.raises(ValueError, match=r"transitions.actions must be finite and of shape \(10, 1\), got \(9, 1\)"):

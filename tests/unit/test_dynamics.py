@@ -181,13 +181,14 @@ def logged(plant, steps):
 
 
 def test_pretrain_is_observing_the_logged_steps():
-    """Two episodes; the second start matters, because the past is forgotten there."""
+    """Two episodes; the second start matters, because the past and the offsets are forgotten there."""
     first, second = (logged(LinearPlant(seed), 30) for seed in (0, 5))
     observations, actions, after = (np.concatenate(pair) for pair in zip(first, second, strict=True))
     starts = np.arange(60) == 30
     pretrained, observed = make_model(), make_model()
     pretrained.pretrain(Transitions(observations, actions, after, starts))
     for episode in (first, second):
+        observed.renew_offsets()
         observed.begin(episode[0][0])
         for _, action, observation in zip(*episode, strict=True):
             observed.observe(action, observation)
@@ -581,6 +582,25 @@ def test_widths_have_a_way_back():
     for _ in range(3):
         model.observe([0.0], [50.0, 5.0, 0.0])
     assert 0.01 <= model.memory.widths[0] < 0.012
+
+
+def test_renewed_offsets_are_as_uncertain_as_25_noises_and_only_where_they_wander():
+    """A new level is learned at once after renewal: the Kalman gain of a variance of 25 noises is 25 / 26 or more."""
+    network = {"hidden": (), "noise_weight": inf, "noise_variance": 0.01, "dof": inf}
+    errors = {}
+    for offset_time in (60.0, inf):
+        model = TransitionModel(
+            [-1.0], [1.0], [-1.0], [1.0], offset_time=offset_time, memory=0, target="absolute", network=network
+        )
+        model.renew_offsets()  # nothing learned yet: nothing to renew
+        model.begin([0.0])
+        for _ in range(200):
+            model.observe([0.0], [0.0])
+        model.renew_offsets()
+        model.observe([0.0], [0.5])
+        errors[offset_time] = 0.5 - model.predict([0.0]).mean[0]
+    assert errors[60.0] < 0.5 / 26
+    assert errors[inf] > 0.4
 
 
 def test_offset_time_raises_on_a_time_below_one_step():

@@ -88,6 +88,15 @@ def test_record_level_and_regret_by_hand():
     assert record.level == pytest.approx(6.0)
 
 
+def test_record_knows_no_regret_before_it_has_settled():
+    record = Record(best=1.0)
+    for _ in range(74):
+        record.append(2.0)
+    assert record.regret == 0.0
+    record.append(2.0)
+    assert record.regret == pytest.approx(0.5)
+
+
 def test_record_goes_on_from_what_it_held():
     losses = np.random.default_rng(3).uniform(1, 2, 200)
     whole, first = Record(), Record()
@@ -103,7 +112,7 @@ def test_record_goes_on_from_what_it_held():
 
 def test_curiosity_grows_with_regret_and_scales_with_the_loss():
     restless = Strategy(curiosity=Schedule(0.1, 0.1), restlessness=30.0)
-    calm, stuck, larger = Record([10.0] * 50, 10.0), Record([10.0] * 50, 5.0), Record([1000.0] * 50, 500.0)
+    calm, stuck, larger = Record([10.0] * 75, 10.0), Record([10.0] * 75, 5.0), Record([1000.0] * 75, 500.0)
     assert restless.worth_of_a_nat(0, calm) == pytest.approx(1.0)
     assert restless.worth_of_a_nat(0, stuck) == pytest.approx(1.0 + 30 * (0.5 - Strategy.PATIENCE))
     assert restless.worth_of_a_nat(0, larger) == pytest.approx(100 * restless.worth_of_a_nat(0, stuck))
