@@ -13,9 +13,9 @@ class Excitation:
     """Sweeps of the actuators to and fro.
 
     It begins with sweeps of all actuators together. Later the fastest one sweeps again, down and up around where it is,
-    while the planner moves the others: at intervals that double, so that what lies beside a settled
-    plant is not judged by its first steps for ever. When losses are far above the best so far, it sweeps half of its
-    range to either side: a plant may have fallen into a bad state that nothing near it ends.
+    while the planner moves the others: at intervals that double, so that what lies beside a settled plant is not judged
+    by its first steps for ever. When losses are far above the best so far, it sweeps half of its range to either side:
+    a plant may have fallen into a bad state that nothing near it ends.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class Excitation:
     quarters : array of int
         Steps that each actuator's sweep to one side takes at the start.
     length : int
-        Steps at the start.
+        Steps at the start; 0 for none, and no regular sweeps later.
     fastest : int
         Index of the fastest actuator.
     again : int

@@ -20,7 +20,7 @@ from habnn_control.sampling import Loss, Record, Strategy, strategy
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
-_SAFE_EVERY = 25  # steps between copies of the network that recovery goes back to
+_SAFE_EVERY = 25  # steps between copies of the network, to go back to when it breaks
 _EXCITATION = ("length", "began", "quarter")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
@@ -74,13 +74,14 @@ class HABNNAgent(Agent):
     tail : float
         How many steps the last one stands for: where the plan leaves the plant is where it stays for a while.
     excitation : int
-        Steps of excitation at the start: every actuator moves at its full speed, to and fro.
+        Steps of excitation at the start: every actuator moves at its full speed, to and fro. 0 means none, nor any
+        `resweep` later.
     sweep : float or sequence of float
         How far each moves to either side, as a part of its range; where the motion is not known, three steps. The
         default was chosen for this plant: a shift that swings wide pays, a gain that does brings lasting fatigue.
     resweep : float
         How far the fastest actuator moves to either side when it sweeps again, at doubling intervals; 0 means never.
-        Not after `pretrain`, and not where the motion is not known.
+        Not after `pretrain`, and not where the actuators' motion is unknown.
     recovery : float
         Regret, in parts of the losses' level, from which it sweeps half its range to either side; inf means never.
     n_candidates, n_iterations : int
@@ -217,7 +218,7 @@ class HABNNAgent(Agent):
 
     def _choose(self) -> Array:
         if not self.model.is_sound():
-            self._recover()
+            self._go_back()
             return self._rest_action
         if self._n_steps < self._excitation.length:
             return self._excitation.first(self._n_steps)
@@ -245,7 +246,7 @@ class HABNNAgent(Agent):
         if self.model.is_sound():
             self._safe = self.model.network.get_state()
 
-    def _recover(self) -> None:
+    def _go_back(self) -> None:
         """Go back to the last network that was known to be good."""
         self.model.network.set_state(self._safe)
         self._plan = None
