@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 _FIRST, _GROWTH = 64, 2  # planned steps before the first sweep again, and how much later each next one comes
+_STAY = 8  # steps at the far end of such a sweep: what a place costs shows late
 _PAUSE = 75  # steps until regret may ask again: what the last sweep changed must show first
 
 
@@ -13,9 +14,9 @@ class Excitation:
     """Sweeps of the actuators to and fro.
 
     It begins with sweeps of all actuators together. Later the fastest one sweeps again, down and up around where it is,
-    while the planner moves the others: at intervals that double, so that what lies beside a settled plant is not judged
-    by its first steps for ever. When losses are far above the best so far, it sweeps half of its range to either side:
-    a plant may have fallen into a bad state that nothing near it ends.
+    and stays up there for a while, the planner moving the others: at intervals that double, so that what lies beside a
+    settled plant is not judged by its first steps for ever. When losses are far above the best so far, it sweeps half
+    of its range to either side: a plant may have fallen into a bad state that nothing near it ends.
 
     Parameters
     ----------
@@ -47,10 +48,10 @@ class Excitation:
         widest: int,
         patience: float,
     ) -> None:
-        self._low, self._high, self._quarters = low, high, quarters
+        self._low, self._high, self._still, self._quarters = low, high, np.clip(0.0, low, high), quarters
         self.length, self._again, self._widest, self._patience = length, again, widest, patience
         self._fastest = fastest
-        self.began, self.quarter = -_PAUSE, 0  # the last sweep of the fastest: when, in planned steps, and how wide
+        self.began, self.quarter, self.stay = -_PAUSE, 0, 0  # the fastest's last sweep: when, how wide, its rest on top
 
     def first(self, step: int) -> Array:
         """Return full moves of all actions: down, up through the start to the other side, and back, over and over."""
@@ -61,19 +62,19 @@ class Excitation:
         """Return the planner's action, with the fastest actuator's part replaced while that one sweeps."""
         if not self._sweeping(n_planned):
             if self.length and self._again and _is_due(n_planned):
-                self.began, self.quarter = n_planned, self._again
+                self.began, self.quarter, self.stay = n_planned, self._again, _STAY
             elif regret > self._patience and n_planned - self.began > _PAUSE:
-                self.began, self.quarter = n_planned, self._widest
+                self.began, self.quarter, self.stay = n_planned, self._widest, 0
         if not self._sweeping(n_planned):
             return action
-        down = n_planned - self.began < self.quarter
-        swept = np.array(action)
-        swept[self._fastest] = (self._low if down else self._high)[self._fastest]
+        swept, step = np.array(action), n_planned - self.began
+        up = self._high if step < 3 * self.quarter else self._still
+        swept[self._fastest] = (self._low if step < self.quarter else up)[self._fastest]
         return swept
 
     def _sweeping(self, n_planned: int) -> bool:
-        """Tell whether a sweep is under way: down, then up through where it began; the way back is the planner's."""
-        return n_planned - self.began < 3 * self.quarter
+        """Tell whether a sweep is under way: down, up through where it began, a rest; the way back is the planner's."""
+        return n_planned - self.began < 3 * self.quarter + self.stay
 
 
 def _is_due(n_planned: int) -> bool:

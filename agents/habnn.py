@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 _SAFE_EVERY = 25  # steps between copies of the network, to go back to when it breaks
-_EXCITATION = ("length", "began", "quarter")  # what is kept of it
+_EXCITATION = ("length", "began", "quarter", "stay")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
@@ -97,7 +97,7 @@ class HABNNAgent(Agent):
         sampling: str | dict[str, Any] = "default",
         propagation: str = "mean",
         kinematics: bool = True,
-        offset_time: float = 60.0,
+        offset_time: float = 150.0,
         history: int = 10,
         memory: int | None = None,
         averages: Sequence[float] = (),
@@ -112,7 +112,7 @@ class HABNNAgent(Agent):
         excitation: int = 32,
         sweep: float | Sequence[float] = (0.25, 0.25, 0.45),
         resweep: float = 0.3,
-        recovery: float = 0.2,
+        recovery: float = 0.12,
         n_candidates: int = 100,
         n_iterations: int = 3,
     ) -> None:

@@ -25,7 +25,7 @@ _ANEW = 25.0  # what another episode adds to the offsets' variance, in parts of 
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
 # Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
-NETWORK: dict[str, Any] = {"scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
+NETWORK: dict[str, Any] = {"hidden": (160,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
 
 
 class TransitionModel:
@@ -74,7 +74,7 @@ class TransitionModel:
         action_low: ArrayLike,
         action_high: ArrayLike,
         *,
-        offset_time: float = 60.0,
+        offset_time: float = 150.0,
         history: int = 10,
         memory: int = 2,
         averages: Sequence[float] = (),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import inf, isfinite
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -104,29 +104,18 @@ class Strategy:
     curiosity : Schedule
         Worth of a nat, in parts of the level of the last losses. Information runs out as the model learns, so it fades
         by itself.
-    restlessness : float
-        How much curiosity grows with regret beyond `PATIENCE`: a plant that has fallen into a bad state, where nothing
-        the model knows helps, is explored until something does.
     thompson : bool
         Plan on one draw of the model instead of its mean.
     """
 
-    PATIENCE: ClassVar[float] = 0.1  # regret that noise explains
-
     caution: Schedule = Schedule()
     curiosity: Schedule = Schedule()
-    restlessness: float = 0.0
     thompson: bool = False
 
     def without_exploration(self) -> "Strategy":
         """Return the same strategy without what it does to learn: caution stays, the rest goes."""
         careful = self.caution if self.caution.start >= 0 and self.caution.floor >= 0 else Schedule()
         return Strategy(caution=careful)
-
-    def worth_of_a_nat(self, step: int, record: Record) -> float:
-        """Return what a nat of information is worth now, in units of the loss."""
-        urge = 1 + self.restlessness * max(record.regret - self.PATIENCE, 0.0)
-        return self.curiosity.value(step) * record.level * urge
 
     def costs(self, forecast: Forecast, actions: Array, loss: Loss, weights: Array, step: int, record: Record) -> Array:
         """Return the cost (n,) of each candidate.
@@ -154,8 +143,8 @@ class Strategy:
         costs = values @ weights
         if caution := self.caution.value(step):
             costs = costs + caution * loss_deviation(forecast, actions, loss, values, weights)
-        if curiosity := self.worth_of_a_nat(step, record):
-            costs = costs - curiosity * forecast.information
+        if curiosity := self.curiosity.value(step):
+            costs = costs - curiosity * record.level * forecast.information
         return np.asarray(costs)
 
 
@@ -179,7 +168,7 @@ def loss_deviation(forecast: Forecast, actions: Array, loss: Loss, values: Array
 
 
 STRATEGIES = {
-    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067), restlessness=30.0),
+    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067)),
     "greedy": Strategy(),
     "optimistic": Strategy(caution=Schedule(-1.0, -1.0)),
     "pessimistic": Strategy(caution=Schedule(3.0, 1.0, 0.99)),

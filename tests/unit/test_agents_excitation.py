@@ -52,8 +52,9 @@ def test_habnn_raises_on_a_sweep_beyond_the_range(bad):
         agents.make("habnn", make_env(100.0), sweep=bad)
 
 
-def test_excitation_later_sweeps_down_and_up_and_leaves_the_way_back_to_the_planner():
-    np.testing.assert_array_equal(gains(excitation(), range(62, 75)), [0.2] * 2 + [-1] * 3 + [1] * 6 + [0.2] * 2)
+def test_excitation_later_sweeps_down_and_up_rests_and_leaves_the_way_back_to_the_planner():
+    swept = gains(excitation(), range(62, 83))
+    np.testing.assert_array_equal(swept, [0.2] * 2 + [-1] * 3 + [1] * 6 + [0] * 8 + [0.2] * 2)
 
 
 def test_excitation_later_leaves_the_other_actuators_to_the_planner():
@@ -84,16 +85,16 @@ def test_excitation_small_regret_changes_nothing():
 
 
 def test_habnn_load_resumes_in_the_middle_of_a_sweep(tmp_path):
-    """Step 71 of the episode is the third of the sweep that begins after 4 + 64 steps."""
+    """The sweep that begins after 4 + 64 steps is left in its rest, and gone on with."""
     whole, first = [], []
-    agents.make("habnn", Recorder(make_env(100.0), 3), excitation=4, **TINY).learn(80, callback=whole.append)
+    agents.make("habnn", Recorder(make_env(100.0), 3), excitation=4, **TINY).learn(90, callback=whole.append)
     env = Recorder(make_env(100.0), 3)
     half = agents.make("habnn", env, excitation=4, **TINY)
-    half.learn(71, callback=first.append)
+    half.learn(80, callback=first.append)
     half.save(tmp_path / "agent")
-    agents.load(tmp_path / "agent", env).learn(9, callback=first.append, resume=True)
+    agents.load(tmp_path / "agent", env).learn(10, callback=first.append, resume=True)
     np.testing.assert_array_equal([step.action for step in first], [step.action for step in whole])
-    np.testing.assert_array_equal([step.action[1] for step in whole[68:77]], [-1] * 3 + [1] * 6)
+    np.testing.assert_array_equal([step.action[1] for step in whole[68:85]], [-1] * 3 + [1] * 6 + [0] * 8)
 
 
 @pytest.mark.parametrize("bad", [{"resweep": -0.1}, {"resweep": 0.6}, {"recovery": 0.0}, {"recovery": float("nan")}])

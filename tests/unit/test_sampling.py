@@ -110,14 +110,6 @@ def test_record_goes_on_from_what_it_held():
     assert (second.level, second.regret, second.best) == (whole.level, whole.regret, whole.best)
 
 
-def test_curiosity_grows_with_regret_and_scales_with_the_loss():
-    restless = Strategy(curiosity=Schedule(0.1, 0.1), restlessness=30.0)
-    calm, stuck, larger = Record([10.0] * 75, 10.0), Record([10.0] * 75, 5.0), Record([1000.0] * 75, 500.0)
-    assert restless.worth_of_a_nat(0, calm) == pytest.approx(1.0)
-    assert restless.worth_of_a_nat(0, stuck) == pytest.approx(1.0 + 30 * (0.5 - Strategy.PATIENCE))
-    assert restless.worth_of_a_nat(0, larger) == pytest.approx(100 * restless.worth_of_a_nat(0, stuck))
-
-
 def test_strategies_are_what_their_names_say():
     signs = {name: (np.sign(s.caution.value(0)), np.sign(s.curiosity.value(0))) for name, s in STRATEGIES.items()}
     assert signs["greedy"] == signs["thompson"] == (0, 0)
