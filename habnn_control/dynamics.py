@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 _ABSURD = 1e30  # inputs and targets are of order one, and so are weights
 _COVERAGE, _CORRECTION = 0.9, 0.05  # of intervals: which share of the values to hold, and how fast widths follow misses
 _LARGEST_WIDTH = 100.0  # and the inverse of the smallest: from there is a way back
+_LOG_WORTH = 333  # steps that a log counts for at most: its steps are not independent, its hidden states not today's
 _ANEW = 25.0  # what another episode adds to the offsets' variance, in parts of the noise's
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
@@ -235,7 +236,11 @@ class TransitionModel:
         self.memory = self.memory._replace(widths=np.clip(widths, 1 / _LARGEST_WIDTH, _LARGEST_WIDTH))
 
     def pretrain(self, transitions: Transitions) -> None:
-        """Learn from logged steps in their order, as if they were happening now."""
+        """Learn from logged steps in their order, as if they were happening now.
+
+        A long log leaves the network as sure as some hundred steps would: thousands that look alike would leave no
+        doubt of what lies beside them either.
+        """
         parts = [np.asarray(part, dtype=np.float64) for part in transitions]
         n = len(parts[0])
         n_actions = len(self._action_units[0])
@@ -253,6 +258,7 @@ class TransitionModel:
                     self.renew_offsets()
                     self.begin(before)
                 self.observe(action, after)
+            self.network.widen(max(n / _LOG_WORTH, 1.0))
         except ValueError:
             self.set_state(state)
             raise

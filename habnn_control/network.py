@@ -263,6 +263,16 @@ class HABNN:
         bias = self._scale_diagonal(len(self._shapes) - 1)[:, -1]
         bias += added * (1 - 2 / self._dof) / self._per_layer[0, -1] ** 2
 
+    def widen(self, factor: float) -> None:
+        """Multiply the squared scales of the output layer: what was learned counts for that many times less.
+
+        For samples that are not independent, and so say less than their number.
+        """
+        if not 1 <= factor < inf:
+            raise ValueError(f"HABNN: factor must be at least 1 and finite, got {factor}; 1 changes nothing.")
+        self._quadratic.clear()
+        self.weight_scale_sq[-1][...] *= factor
+
     def _learn(self, x: Array, y: Array) -> None:
         """Run the kernel; it stops before a sample it cannot take, which is then the error's subject."""
         self._quadratic.clear()

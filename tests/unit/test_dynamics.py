@@ -199,6 +199,18 @@ def test_pretrain_is_observing_the_logged_steps():
     assert (other.predict([0.0]).mean != pretrained.predict([0.0]).mean).all()
 
 
+def test_pretrain_counts_a_long_log_as_333_steps():
+    rows = logged(LinearPlant(0), 400)
+    pretrained, observed = make_model(), make_model()
+    pretrained.pretrain(Transitions(*rows, np.zeros(400)))
+    observed.begin(rows[0][0])
+    for _, action, observation in zip(*rows, strict=True):
+        observed.observe(action, observation)
+    scales = [model.network.weight_scale_sq[-1] for model in (pretrained, observed)]
+    np.testing.assert_allclose(scales[0], scales[1] * 400 / 333, rtol=1e-12)
+    np.testing.assert_array_equal(pretrained.network.weight_loc[-1], observed.network.weight_loc[-1])
+
+
 @pytest.mark.parametrize("name", Transitions._fields)
 def test_pretrain_raises_on_bad_transitions_before_learning(name):
     model = make_model()

@@ -279,3 +279,20 @@ def test_loosen_raises_on_variances_that_are_none(bad):
     network = HABNN(3, 2, hidden=(5,))
     with pytest.raises(ValueError, match="HABNN: variances must be finite, not negative and of shape"):
         network.loosen(bad)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_widen_scales_what_the_output_layer_does_not_know(covariance):
+    """A linear network is its output layer: all variance but the noise's is multiplied."""
+    network = HABNN(3, 2, hidden=(), covariance=covariance, seed=1).fit(X, Y)
+    before = network.predict(X, include_noise=False)
+    network.widen(7.0)
+    after = network.predict(X, include_noise=False)
+    np.testing.assert_array_equal(after.mean, before.mean)
+    np.testing.assert_allclose(after.variance, 7 * before.variance, rtol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [0.9, np.inf, np.nan])
+def test_widen_raises_on_a_factor_below_one(bad):
+    with pytest.raises(ValueError, match="HABNN: factor must be at least 1 and finite, got"):
+        HABNN(3, 2, hidden=(5,)).widen(bad)
