@@ -39,7 +39,7 @@ class Config:
     seed: int = flag(0, "seed of the environment; the agent's own seed is derived from it")
     load: str = flag("", "file of a saved agent to play instead, without learning unless --learn is given")
     learn: bool = flag(False, "let a loaded agent go on learning")
-    references: tuple[str, ...] = flag(("noop",), "agents to play beside it for the picture")
+    references: tuple[str, ...] = flag(("noop", "oracle"), "agents to play beside it for the picture")
     tensorboard: str = flag("", "folder for a TensorBoard log")
     out: str = flag("runs/episode", "folder for losses.csv, agent.npz, episode.png and episode.svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")
