@@ -80,8 +80,8 @@ class HABNNAgent(Agent):
         How far each moves to either side, as a part of its range; where the motion is not known, three steps. The
         default was chosen for this plant: a shift that swings wide pays, a gain that does brings lasting fatigue.
     resweep : float
-        How far the fastest actuator moves to either side when it sweeps again, at doubling intervals; 0 means never.
-        Not after `pretrain`, and not where the actuators' motion is unknown.
+        How far the fastest actuator moves to either side when it sweeps again, at doubling intervals, to rest at the
+        upper end for a while; 0 means never. Not after `pretrain`, and not where the actuators' motion is unknown.
     recovery : float
         Regret, in parts of the losses' level, from which it sweeps half its range to either side; inf means never.
     n_candidates, n_iterations : int
