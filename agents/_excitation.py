@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from habnn_control.sampling import Record
+
 Array = NDArray[np.float64]
 
 _FIRST, _GROWTH = 64, 2  # planned steps before the first sweep again, and how much later each next one comes
@@ -16,7 +18,8 @@ class Excitation:
     It begins with sweeps of all actuators together. Later the fastest one sweeps again, down and up around where it is,
     and stays up there for a while, the planner moving the others: at intervals that double, so that what lies beside a
     settled plant is not judged by its first steps for ever. When losses are far above the best so far, it sweeps half
-    of its range to either side: a plant may have fallen into a bad state that nothing near it ends.
+    of its range to either side: a plant may have fallen into a bad state that nothing near it ends. Each such sweep
+    makes the record concede half of the regret, so that what no sweep mends is not swept at for ever.
 
     Parameters
     ----------
@@ -58,12 +61,13 @@ class Excitation:
         side = step // self._quarters % 4
         return np.where((side == 0) | (side == 3), self._low, self._high)
 
-    def later(self, n_planned: int, regret: float, action: Array) -> Array:
+    def later(self, n_planned: int, record: Record, action: Array) -> Array:
         """Return the planner's action, with the fastest actuator's part replaced while that one sweeps."""
         if not self._sweeping(n_planned):
             if self.length and self._again and _is_due(n_planned):
                 self.began, self.quarter, self.stay = n_planned, self._again, _STAY
-            elif regret > self._patience and n_planned - self.began > _PAUSE:
+            elif record.regret > self._patience and n_planned - self.began > _PAUSE:
+                record.concede()
                 self.began, self.quarter, self.stay = n_planned, self._widest, 0
         if not self._sweeping(n_planned):
             return action

@@ -223,7 +223,7 @@ class HABNNAgent(Agent):
         if self._n_steps < self._excitation.length:
             return self._excitation.first(self._n_steps)
         self._plan = self._search(self._sampling, self._rng(), self._plan)
-        return self._excitation.later(self._n_planned, self._record.regret, self._first_action(self._plan))
+        return self._excitation.later(self._n_planned, self._record, self._first_action(self._plan))
 
     @property
     def _n_planned(self) -> int:

@@ -49,7 +49,7 @@ class Record:
     losses : array_like
         Of the last steps, newest last; at most WINDOW + SETTLING are kept.
     best : float
-        Lowest mean over `WINDOW` steps so far.
+        Lowest mean over `WINDOW` steps so far, but for what has been conceded since.
     """
 
     WINDOW = 50
@@ -86,6 +86,10 @@ class Record:
         if not self._has_settled or self.level == 0:
             return 0.0
         return (float(self._recent.mean()) - self.best) / self.level
+
+    def concede(self) -> None:
+        """Give up half of the regret: the best was luck, perhaps, or belongs to a state that does not come back."""
+        self.best += 0.5 * self.regret * self.level
 
 
 @dataclass(frozen=True)

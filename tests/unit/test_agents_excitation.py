@@ -8,6 +8,7 @@ import pytest
 import agents
 from agents._excitation import Excitation
 from agents.runner import Recorder, make_env
+from habnn_control.sampling import Record
 
 LOW, HIGH = np.full(3, -1.0), np.full(3, 1.0)
 PLANNED = np.array([0.1, 0.2, 0.3])
@@ -25,8 +26,13 @@ def excitation(length=8, again=3, widest=5, patience=0.2):
     return Excitation(LOW, HIGH, quarters, length, fastest=1, again=again, widest=widest, patience=patience)
 
 
+def regretting(regret):
+    return Record(np.ones(75), best=1.0 - regret)
+
+
 def gains(sweeps, steps, regret=0.0):
-    return np.array([sweeps.later(n, regret, PLANNED)[1] for n in steps])
+    record = regretting(regret)
+    return np.array([sweeps.later(n, record, PLANNED)[1] for n in steps])
 
 
 def test_habnn_starts_with_a_symmetric_excitation():
@@ -58,7 +64,7 @@ def test_excitation_later_sweeps_down_and_up_rests_and_leaves_the_way_back_to_th
 
 
 def test_excitation_later_leaves_the_other_actuators_to_the_planner():
-    np.testing.assert_array_equal(excitation().later(64, 0.0, PLANNED), [0.1, -1.0, 0.3])
+    np.testing.assert_array_equal(excitation().later(64, regretting(0.0), PLANNED), [0.1, -1.0, 0.3])
     np.testing.assert_array_equal(PLANNED, [0.1, 0.2, 0.3])
 
 
@@ -72,11 +78,13 @@ def test_excitation_later_can_be_switched_off(without):
     np.testing.assert_array_equal(gains(excitation(**without), range(400)), 0.2)
 
 
-def test_excitation_regret_brings_a_wide_sweep_and_then_a_pause():
-    seen = gains(excitation(again=0, widest=5), range(10, 120), regret=0.21)
+def test_excitation_regret_brings_wide_sweeps_with_pauses_until_it_is_conceded():
+    """A regret of 0.5 is 0.25 after one sweep and 0.125, below the patience of 0.2, after the second."""
+    seen = gains(excitation(again=0, widest=5), range(10, 300), regret=0.5)
     np.testing.assert_array_equal(seen[:15], [-1] * 5 + [1] * 10)
     np.testing.assert_array_equal(seen[15:76], 0.2)
     np.testing.assert_array_equal(seen[76:91], [-1] * 5 + [1] * 10)
+    np.testing.assert_array_equal(seen[91:], 0.2)
 
 
 def test_excitation_small_regret_changes_nothing():

@@ -97,6 +97,21 @@ def test_record_knows_no_regret_before_it_has_settled():
     assert record.regret == pytest.approx(0.5)
 
 
+def test_record_concedes_half_of_its_regret_until_it_does_better():
+    record = Record(np.full(75, 8.0), best=4.0)
+    record.concede()
+    assert (record.best, record.regret) == (6.0, 0.25)
+    for _ in range(50):
+        record.append(5.0)
+    assert record.best == 5.0
+
+
+def test_record_concedes_nothing_before_it_has_settled():
+    record = Record(np.full(30, 8.0))
+    record.concede()
+    assert record.best == float("inf")
+
+
 def test_record_goes_on_from_what_it_held():
     losses = np.random.default_rng(3).uniform(1, 2, 200)
     whole, first = Record(), Record()
