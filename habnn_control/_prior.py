@@ -13,7 +13,7 @@ Indices = NDArray[np.int64]
 _SMOOTHNESS = 2.0  # steps over which a random filter keeps its sign, roughly
 _FADING = 4.0  # and over which it forgets: what was set lately tells more
 _SPREAD = 2.0  # kinks lie within this many units of the inputs' middle
-_ALWAYS = 0.3  # weight of what every unit sees
+_ALWAYS = 1.0  # weight of what every unit sees, beside about 1 of all the rest
 
 
 def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int) -> None:
@@ -29,7 +29,7 @@ def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int
     signals : sequence of arrays
         Inputs that are values of the same signal, in the order of time.
     always : array of int
-        Inputs that every unit sees a little of: they move its kink.
+        Inputs that every unit sees: they move its kink.
     seed : int
     """
     rng = np.random.default_rng((seed, 1))
