@@ -195,10 +195,15 @@ class HABNNAgent(Agent):
 
         The best that the log has seen is what the agent's own losses are compared with.
         """
+        untaught = self.model.get_state()
         self.model.pretrain(transitions)
         logged = Record(best=self._record.best)
-        for loss in self._loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
-            logged.append(float(loss))
+        try:
+            for loss in self._loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
+                logged.append(float(loss))
+        except Exception:  # the user's function
+            self.model.set_state(untaught)
+            raise
         self._record = Record(best=logged.best)
         self._excitation.length = 0
         self._current = None  # what the model remembers now is the log's last episode

@@ -425,6 +425,18 @@ def test_pretrain_raises_on_bad_rows():
         point_mass_agent(PointMass()).pretrain(transitions._replace(actions=transitions.actions[:-1]))
 
 
+def test_pretrain_with_a_loss_that_raises_teaches_nothing():
+    def broken(actions, observations):
+        raise RuntimeError("no such column")
+
+    agent = point_mass_agent(PointMass(), loss=broken)
+    before = agent.model.get_state()
+    with pytest.raises(RuntimeError, match="no such column"):
+        agent.pretrain(logged_transitions(30))
+    for name, value in agent.model.get_state().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
 # ---------------------------------------------------------------------- recovery
 
 
