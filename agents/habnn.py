@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 _SAFE_EVERY = 25  # steps between copies of the network, to go back to when it breaks
+_EXCITATION = ("length", "began", "quarter", "stay")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
@@ -81,8 +83,7 @@ class HABNNAgent(Agent):
         How far the fastest actuator moves to either side when it sweeps again, at doubling intervals, to rest at the
         upper end for a while; 0 means never. Not after `pretrain`, and not where the actuators' motion is unknown.
     recovery : float
-        Regret, in parts of the losses' level, from which it sweeps half its range to either side, and every second time
-        its whole range while the slowest actuator rises by a third of its own; inf means never.
+        Regret, in parts of the losses' level, from which it sweeps half its range to either side; inf means never.
     n_candidates, n_iterations : int
         Size of the search.
     """
@@ -177,12 +178,15 @@ class HABNNAgent(Agent):
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
 
     def _sweeps(self, length: int, parts: Array, resweep: float, recovery: float, *, known: bool) -> Excitation:
-        if known:
-            speeds = np.array(ACTUATOR_STEPS) / 100.0  # parts of the range a step
-            quarters = np.maximum(np.rint(parts / speeds), 1).astype(np.int64)
-        else:
-            speeds, quarters = None, np.full(len(self._low), 3)
-        return Excitation(self._low, self._high, quarters, length, speeds=speeds, again=resweep, patience=recovery)
+        bounds = self._low, self._high
+        if not known:
+            three = np.full(len(self._low), 3)
+            return Excitation(*bounds, three, length, fastest=0, again=0, widest=0, patience=inf)
+        speeds = np.array(ACTUATOR_STEPS) / 100.0  # parts of the range a step
+        quarters = np.maximum(np.rint(parts / speeds), 1).astype(np.int64)
+        fastest = int(speeds.argmax())
+        again, widest = (round(part / speeds[fastest]) for part in (resweep, 0.5))
+        return Excitation(*bounds, quarters, length, fastest=fastest, again=again, widest=widest, patience=recovery)
 
     # ------------------------------------------------------------------ learning
 
@@ -355,12 +359,13 @@ class HABNNAgent(Agent):
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
         record = {"record_losses": self._record.losses, "record_best": np.array(self._record.best)}
-        state = {"n_steps": self._n_steps, "excitation": self._excitation.get_state()}
-        return state, self.model.get_state() | plan | record
+        excitation = {name: getattr(self._excitation, name) for name in _EXCITATION}
+        return {"n_steps": self._n_steps, **excitation}, self.model.get_state() | plan | record
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._n_steps = state["n_steps"]
-        self._excitation.set_state(state["excitation"])
+        for name in _EXCITATION:
+            setattr(self._excitation, name, state[name])
         self.model.set_state(arrays)
         self._record = Record(arrays["record_losses"], float(arrays["record_best"]))
         self._keep_safe()
