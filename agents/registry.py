@@ -150,7 +150,13 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
         )
     agent = make(header["agent"], env, header["seed"], **header["settings"] | settings)
     agent._current = arrays.get(CURRENT)
-    agent._restore(header["state"], arrays)
+    try:
+        agent._restore(header["state"], arrays)
+    except KeyError as missing:
+        raise ValueError(
+            f"load: {path} must hold {missing} of a {header['agent']} agent, got the file of another release; load it "
+            "with the one that saved it."
+        ) from missing
     return agent
 
 

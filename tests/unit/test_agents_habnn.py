@@ -344,6 +344,14 @@ def test_load_resumes_from_a_checkpoint_written_by_a_callback(tmp_path):
     assert_same_steps(steps_of(agents.load(tmp_path / "agent", env), 5, resume=True), seen[7:])
 
 
+def test_load_raises_on_what_another_release_saved(tmp_path, monkeypatch):
+    agent = habnn(plant())
+    monkeypatch.setattr(agent, "_state", lambda: ({"n_steps": 0, "length": 4, "quarter": 3}, {}))
+    agent.save(tmp_path / "agent")
+    with pytest.raises(ValueError, match=r"must hold 'began' of a habnn agent, got the file of another release; load"):
+        agents.load(tmp_path / "agent", plant())
+
+
 def test_load_brings_back_settings_and_wants_the_loss(tmp_path):
     agent = point_mass_agent(PointMass(), sampling={"caution": (2.0, 1.0, 0.9)})
     agent.env.reset(seed=0)
