@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 _SAFE_EVERY = 25  # steps between copies of the network, to go back to when it breaks
-_EXCITATION = ("length", "began", "down", "up", "stay")  # what is kept of it
+_EXCITATION = ("length", "began", "quarter", "stay")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
@@ -83,7 +83,7 @@ class HABNNAgent(Agent):
         How far the fastest actuator moves to either side when it sweeps again, at doubling intervals, to rest at the
         upper end for a while; 0 means never. Not after `pretrain`, and not where the actuators' motion is unknown.
     recovery : float
-        Regret, in parts of the losses' level, from which it goes to the farther end of its range; inf means never.
+        Regret, in parts of the losses' level, from which it sweeps half its range to either side; inf means never.
     n_candidates, n_iterations : int
         Size of the search.
     """
@@ -181,12 +181,12 @@ class HABNNAgent(Agent):
         bounds = self._low, self._high
         if not known:
             three = np.full(len(self._low), 3)
-            return Excitation(*bounds, three, length, fastest=0, speed=inf, again=0, patience=inf)
+            return Excitation(*bounds, three, length, fastest=0, again=0, widest=0, patience=inf)
         speeds = np.array(ACTUATOR_STEPS) / 100.0  # parts of the range a step
         quarters = np.maximum(np.rint(parts / speeds), 1).astype(np.int64)
         fastest = int(speeds.argmax())
-        speed, again = float(speeds[fastest]), round(resweep / speeds[fastest])
-        return Excitation(*bounds, quarters, length, fastest=fastest, speed=speed, again=again, patience=recovery)
+        again, widest = (round(part / speeds[fastest]) for part in (resweep, 0.5))
+        return Excitation(*bounds, quarters, length, fastest=fastest, again=again, widest=widest, patience=recovery)
 
     # ------------------------------------------------------------------ learning
 
@@ -228,8 +228,7 @@ class HABNNAgent(Agent):
         if self._n_steps < self._excitation.length:
             return self._excitation.first(self._n_steps)
         self._plan = self._search(self._sampling, self._rng(), self._plan)
-        action = self._first_action(self._plan)
-        return self._excitation.later(self._n_planned, self._record, action, self.model.places())
+        return self._excitation.later(self._n_planned, self._record, self._first_action(self._plan))
 
     @property
     def _n_planned(self) -> int:

@@ -186,10 +186,6 @@ class TransitionModel:
             centre, unit = self._action_units
         return np.asarray(self._gain * (values - centre) / unit)
 
-    def places(self) -> Array:
-        """Return where the actuators are, as parts of their ranges; the last actions where their motion is unknown."""
-        return np.asarray(0.5 + 0.5 * self.memory.settings[-1] / self._gain)
-
     def _held(self) -> Array:
         """Return the exogenous entries, scaled."""
         centre, unit = units(self.low[self._exogenous], self.high[self._exogenous])

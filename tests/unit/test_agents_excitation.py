@@ -21,18 +21,18 @@ def first_steps(n, **settings):
     return np.array([step.action for step in seen]), seen[-1].next_observation
 
 
-def excitation(length=8, again=3, patience=0.2):
+def excitation(length=8, again=3, widest=5, patience=0.2):
     quarters = np.array([25, 2, 8])
-    return Excitation(LOW, HIGH, quarters, length, fastest=1, speed=0.1, again=again, patience=patience)
+    return Excitation(LOW, HIGH, quarters, length, fastest=1, again=again, widest=widest, patience=patience)
 
 
 def regretting(regret):
     return Record(np.ones(75), best=1.0 - regret)
 
 
-def gains(sweeps, steps, regret=0.0, place=0.42):
-    record, places = regretting(regret), np.array([0.9, place, 0.1])
-    return np.array([sweeps.later(n, record, PLANNED, places)[1] for n in steps])
+def gains(sweeps, steps, regret=0.0):
+    record = regretting(regret)
+    return np.array([sweeps.later(n, record, PLANNED)[1] for n in steps])
 
 
 def test_habnn_starts_with_a_symmetric_excitation():
@@ -64,7 +64,7 @@ def test_excitation_later_sweeps_down_and_up_rests_and_leaves_the_way_back_to_th
 
 
 def test_excitation_later_leaves_the_other_actuators_to_the_planner():
-    np.testing.assert_array_equal(excitation().later(64, regretting(0.0), PLANNED, np.full(3, 0.5)), [0.1, -1, 0.3])
+    np.testing.assert_array_equal(excitation().later(64, regretting(0.0), PLANNED), [0.1, -1.0, 0.3])
     np.testing.assert_array_equal(PLANNED, [0.1, 0.2, 0.3])
 
 
@@ -78,20 +78,13 @@ def test_excitation_later_can_be_switched_off(without):
     np.testing.assert_array_equal(gains(excitation(**without), range(400)), 0.2)
 
 
-@pytest.mark.parametrize(
-    ("place", "moves"), [(0.42, [1] * 6), (0.4, [1] * 6), (0.0, [1] * 10), (0.58, [-1] * 6), (1.0, [-1] * 10)]
-)
-def test_excitation_regret_sends_the_fastest_to_its_farther_end(place, moves):
-    """A tenth of the range a step, so 0.58 of it takes six steps, and then the planner has it again."""
-    seen = gains(excitation(again=0), range(10, 60), regret=0.5, place=place)
-    np.testing.assert_array_equal(seen[: len(moves)], moves)
-    np.testing.assert_array_equal(seen[len(moves) :], 0.2)
-
-
-def test_excitation_regret_asks_again_after_a_pause_until_it_is_conceded():
+def test_excitation_regret_brings_wide_sweeps_with_pauses_until_it_is_conceded():
     """A regret of 0.5 is 0.25 after one sweep and 0.125, below the patience of 0.2, after the second."""
-    seen = gains(excitation(again=0), range(10, 300), regret=0.5)
-    np.testing.assert_array_equal(np.flatnonzero(seen == 1), [*range(6), *range(76, 82)])
+    seen = gains(excitation(again=0, widest=5), range(10, 300), regret=0.5)
+    np.testing.assert_array_equal(seen[:15], [-1] * 5 + [1] * 10)
+    np.testing.assert_array_equal(seen[15:76], 0.2)
+    np.testing.assert_array_equal(seen[76:91], [-1] * 5 + [1] * 10)
+    np.testing.assert_array_equal(seen[91:], 0.2)
 
 
 def test_excitation_small_regret_changes_nothing():

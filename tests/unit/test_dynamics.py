@@ -144,14 +144,6 @@ def test_follow_moves_on_without_learning():
     np.testing.assert_array_equal(observed.predict([0.2]).mean, followed.predict([0.2]).mean)
 
 
-def test_places_are_parts_of_the_actuators_range():
-    model = make_model()
-    model.begin([50.0, 5.0, 0.0])
-    np.testing.assert_allclose(model.places(), [0.5])
-    model.follow([1.0], [50.0, 7.0, 0.0])
-    np.testing.assert_allclose(model.places(), [0.7])
-
-
 def test_begin_forgets_the_episode_but_not_what_was_learned():
     model, start = trained(), [50.0, 2.0, 1.0]
     model.begin(start)
