@@ -43,8 +43,9 @@ class HABNNAgent(Agent):
     """Model predictive control on a HABNN dynamics model that learns in every step.
 
     It begins with a short symmetric excitation of all actuators, then plans every action with the improved
-    cross-entropy method on the model's forecasts: expected loss, plus caution for what the model does not know, minus
-    curiosity for what it would learn. Now and then the fastest actuator sweeps again (`agents._excitation`).
+    cross-entropy method on the model's forecasts: expected loss, plus caution for what the model does not know (other
+    strategies of `habnn_control.sampling` seek it). Now and then the fastest actuator sweeps again
+    (`agents._excitation`).
 
     Works on any environment with Box observations and actions. On the Industrial Benchmark the loss, the actuators'
     kinematics and the setpoint as an exogenous entry are known; elsewhere the user gives `loss`.
@@ -56,8 +57,8 @@ class HABNNAgent(Agent):
     loss : callable, optional
         Losses of batches: (actions (..., n_actions), next observations (..., n_observed)) -> (...,).
     sampling : str or dict
-        Strategy of `habnn_control.sampling`: default, greedy, optimistic, pessimistic, information, thompson, or one
-        described as for `habnn_control.sampling.strategy`.
+        Strategy of `habnn_control.sampling`: default, greedy, optimistic, pessimistic, curious, information, thompson,
+        or one described as for `habnn_control.sampling.strategy`.
     propagation : {"mean", "moments", "samples"}
         How uncertainty travels along a plan; see `TransitionModel.forecast`.
     kinematics : bool

@@ -66,6 +66,7 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
     "greedy": {"sampling": "greedy"},
     "optimistic": {"sampling": "optimistic"},
     "pessimistic": {"sampling": "pessimistic"},
+    "curious": {"sampling": "curious"},
     "information": {"sampling": "information"},
     "thompson": {"sampling": "thompson"},
     "diagonal": {"network": {"covariance": "diagonal"}},

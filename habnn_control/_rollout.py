@@ -3,40 +3,83 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from habnn_control import _kernels
 from habnn_control.network import HABNN, FunctionSample
 
 Array = NDArray[np.float64]
+Single = NDArray[np.float32]
+_SINGLE = np.float32
 
 
 class OutputLayerUncertainty:
-    """A network's expected function with the hidden weights at their locations; remembers what its output layer saw."""
+    """A network's expected function with the hidden weights at their locations; remembers what its output layer saw.
+
+    In single precision: this is where the time of a decision goes.
+    """
 
     feeds_variance = False
 
     def __init__(self, network: HABNN) -> None:
-        *self.hidden, self.output = network.point_weights()
-        self.slope = network.settings.negative_slope
-        self._scales = network.output_covariances().astype(np.float32)
-        self._seen: list[Array] = []
+        *hidden, output = network.point_weights()
+        self._hidden, self._output = [_with_one(weight).astype(_SINGLE) for weight in hidden], output.astype(_SINGLE)
+        self._slope = _SINGLE(network.settings.negative_slope)
+        self._scales = network.output_covariances().astype(_SINGLE)
+        self._seen: list[Single] = []
 
     def __call__(self, inputs: Array, _: Array | None) -> tuple[Array, float]:
-        z = inputs
-        for weight in self.hidden:
-            z = z @ weight[:-1]
-            z += weight[-1]
-            np.maximum(z, self.slope * z, out=z)
-        z = np.column_stack([z, np.ones(len(z))])
+        z = np.column_stack([inputs, np.ones(len(inputs))]).astype(_SINGLE)
+        for weight in self._hidden:
+            z = z @ weight
+            _kernels.leak(z, self._slope)
         self._seen.append(z)
-        return z @ self.output, 0.0
+        return (z @ self._output).astype(np.float64), 0.0
 
-    def covariances(self, n: int) -> Array:
-        """Return the covariance of each output over the steps n candidates saw, (n, n_outputs, horizon, horizon)."""
-        z = np.stack(self._seen, axis=1, dtype=np.float32)  # single precision: half the time of a decision is here
-        z = z.reshape(n, -1, z.shape[-1])  # all steps may have come in one call
+    def doubt(self, n: int) -> "OutputLayerDoubt":
+        """Return what is not known about the outputs along the n candidates that were followed."""
+        z = np.stack(self._seen, axis=1) if len(self._seen) > 1 else self._seen[0]  # step by step, or all in one call
+        return OutputLayerDoubt(z.reshape(n, -1, z.shape[-1]), self._scales)
+
+
+def _with_one(weight: Array) -> Array:
+    """Append a unit that is always 1: the bias of the next layer."""
+    return np.column_stack([weight, np.eye(len(weight))[-1]])
+
+
+class OutputLayerDoubt:
+    """Doubt about the weights of an output layer that sees z (n, horizon, width), covariances `scales` an output."""
+
+    def __init__(self, z: Single, scales: Single) -> None:
+        self._z, self._scales = z, scales
+
+    def covariances(self) -> Array:
+        """Return those of each output over the steps, (n, n_outputs, horizon, horizon)."""
+        z = self._z
         found = np.stack([(z @ scale) @ z.transpose(0, 2, 1) for scale in self._scales], axis=1, dtype=np.float64)
         diagonal = np.einsum("nokk->nok", found)
         np.maximum(1.0001 * diagonal, 0.0, out=diagonal)  # positive semidefinite in spite of rounding
         return found
+
+    def variances(self, weights: Array) -> Array:
+        """Return those (n,) of the outputs summed up with weights (n, horizon, n_outputs): one vector a candidate."""
+        sums = weights.transpose(2, 0, 1)[:, :, None].astype(_SINGLE) @ self._z  # (n_outputs, n, 1, width)
+        sums = sums[:, :, 0]
+        return np.asarray(((sums @ self._scales) * sums).sum(axis=(0, 2)), dtype=np.float64)
+
+
+class PathDoubt:
+    """Doubt given by its covariances (n, n_outputs, horizon, horizon)."""
+
+    def __init__(self, covariances: Array) -> None:
+        self._covariances = covariances
+
+    def covariances(self) -> Array:
+        """Return them."""
+        return self._covariances
+
+    def variances(self, weights: Array) -> Array:
+        """Return those (n,) of the outputs summed up with weights (n, horizon, n_outputs)."""
+        rows = weights.transpose(0, 2, 1)[:, :, None]  # (n, n_outputs, 1, horizon)
+        return np.asarray((rows @ self._covariances @ rows.swapaxes(2, 3)).sum(axis=(1, 2, 3)))
 
 
 class Moments:

@@ -1,7 +1,8 @@
 """What goes into a transition model and what comes out of it."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,8 +35,21 @@ class Prediction(NamedTuple):
     high: Array
 
 
-class Forecast(NamedTuple):
+class Doubt(Protocol):
+    """What a model does not know about its targets along n candidates; the observation noise is not in it."""
+
+    def covariances(self) -> Array:
+        """Return those of each target over the steps, (n, n_outputs, horizon, horizon)."""
+
+    def variances(self, weights: Array) -> Array:
+        """Return those (n,) of each candidate's targets summed up with weights (n, horizon, n_outputs)."""
+
+
+@dataclass(frozen=True)
+class Forecast:
     """What a model expects of n candidate sequences over a horizon.
+
+    What costs time is computed when it is asked for: all covariances cost more than all the rest.
 
     Attributes
     ----------
@@ -43,21 +57,45 @@ class Forecast(NamedTuple):
         Expected observations.
     entries : array of int, shape (n_outputs,)
         The entries of an observation that are predicted, not known.
-    covariances : array, shape (n, n_outputs, horizon, horizon)
-        What the model does not know about them, over the steps of a candidate; the observation noise is not in them.
-    information : array, shape (n,)
-        Nats that playing a candidate to its end would tell about the model, the entries taken as independent.
+    slopes : array, shape (n, horizon, n_outputs)
+        How far these move with their targets.
+    noise_variance : array, shape (n_outputs,)
+        Of the targets.
+    doubt : Doubt
+        What is not known about the targets, which are taken as independent.
     """
 
     observations: Array
     entries: NDArray[np.int64]
-    covariances: Array
-    information: Array
+    slopes: Array
+    noise_variance: Array
+    doubt: Doubt
+
+    @cached_property
+    def covariances(self) -> Array:
+        """What is not known about the entries, over the steps of a candidate, (n, n_outputs, horizon, horizon)."""
+        slopes = self.slopes.transpose(0, 2, 1)
+        return np.asarray(slopes[..., None] * self.doubt.covariances() * slopes[..., None, :])
 
     @property
     def deviations(self) -> Array:
         """Standard deviations of what the model does not know, (n, horizon, n_outputs)."""
         return np.asarray(np.sqrt(np.einsum("nokk->nko", self.covariances)))
+
+    @cached_property
+    def information(self) -> Array:
+        """Nats that playing a candidate to its end would tell about the model, (n,)."""
+        ratio = self.doubt.covariances() / self.noise_variance[:, None, None] + np.eye(self.slopes.shape[1])
+        return np.asarray(0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1))
+
+    @property
+    def noise(self) -> Array:
+        """Standard deviations of what will be measured around a known value, (n, horizon, n_outputs)."""
+        return np.asarray(np.abs(self.slopes) * np.sqrt(self.noise_variance))
+
+    def total_deviation(self, gradients: Array) -> Array:
+        """Return the standard deviation (n,) of totals that move with the entries by (n, horizon, n_outputs)."""
+        return np.asarray(np.sqrt(np.maximum(self.doubt.variances(gradients * self.slopes), 0.0)))
 
 
 class Transitions(NamedTuple):

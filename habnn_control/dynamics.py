@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from habnn_control import _kernels
 from habnn_control._names import nearest
 from habnn_control._prior import focus
-from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, Trail
+from habnn_control._rollout import Certain, Moments, OutputLayerUncertainty, PathDoubt, Trail
 from habnn_control._targets import TARGETS, Transform, units
-from habnn_control._transitions import Forecast, Kinematics, Memory, Prediction, Transitions
+from habnn_control._transitions import Doubt, Forecast, Kinematics, Memory, Prediction, Transitions
 from habnn_control.network import HABNN, FunctionSample
 from habnn_control.student_t import StudentT
 
@@ -26,7 +27,7 @@ _ANEW = 25.0  # what another episode adds to the offsets' variance, in parts of 
 PROPAGATIONS = ("mean", "moments", "samples")
 PRIORS = ("focused", "dense")
 # Hidden units change slowly, as a plant is learned in hundreds of samples, not thousands, and are partly linear.
-NETWORK: dict[str, Any] = {"hidden": (160,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
+NETWORK: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
 
 
 class TransitionModel:
@@ -298,48 +299,40 @@ class TransitionModel:
                 f"TransitionModel: functions must be given with 'samples' and only then, got {len(functions)} with "
                 f"{propagation!r}; draw them with network.sample_function."
             )
-        ahead = self._settings_ahead(sequences)
+        ahead, noise = self._settings_ahead(sequences), self.network.noise_variance
         if propagation == "samples":
             paths = np.stack([self._roll_out(ahead, Certain(function))[0] for function in functions])
-            values = self._transform.inverse(paths + self.memory.origin, self.network.noise_variance)
-            return self._forecast(ahead, values.mean(axis=0), _spread(values), _spread(paths))
-        noise: Array = self.network.noise_variance
+            values = self._transform.inverse(paths + self.memory.origin, noise)
+            slopes = self._transform.slope(paths.mean(axis=0) + self.memory.origin)
+            return self._forecast(ahead, values.mean(axis=0), slopes, PathDoubt(_spread(values / slopes)))
         if propagation == "moments":
             targets, variances = self._roll_out(ahead, Moments(self.network))
             noise = noise + variances
             deviations = np.sqrt(variances).transpose(0, 2, 1)
-            unknown = deviations[..., None] * deviations[..., None, :]  # the same error in all steps: the worst case
+            # The same error in all steps: the worst case.
+            doubt: Doubt = PathDoubt(deviations[..., None] * deviations[..., None, :])
         else:
             step = OutputLayerUncertainty(self.network)
             targets, _ = self._roll_out(ahead, step)
-            unknown = step.covariances(len(ahead))
+            doubt = step.doubt(len(ahead))
         targets += self.memory.origin
-        slope = self._transform.slope(targets).transpose(0, 2, 1)
-        in_units = slope[..., None] * unknown * slope[..., None, :]
-        return self._forecast(ahead, self._transform.inverse(targets, noise), in_units, unknown)
+        return self._forecast(ahead, self._transform.inverse(targets, noise), self._transform.slope(targets), doubt)
 
-    def _forecast(self, ahead: Array, values: Array, covariances: Array, unknown: Array) -> Forecast:
-        """Return the forecast for expected values of the outputs, covariances of these and of their targets."""
+    def _forecast(self, ahead: Array, values: Array, slopes: Array, doubt: Doubt) -> Forecast:
+        """Return the forecast for expected values of the outputs, how these move with what is in doubt, and that."""
         observations = np.empty((*values.shape[:2], len(self.low)))
         observations[..., self._exogenous] = self.memory.observation[self._exogenous]
         if len(self._actuated):
             observations[..., self._actuated] = ahead
         observations[..., self.outputs] = values
-        ratio = unknown / self.network.noise_variance[:, None, None] + np.eye(values.shape[1])
-        information = 0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1)
-        return Forecast(observations, self.outputs, covariances, information)
+        return Forecast(observations, self.outputs, slopes, self.network.noise_variance, doubt)
 
     def _settings_ahead(self, sequences: Array) -> Array:
         """Return what the sequences set: the actuators' positions, (n, horizon, n_actuated), or the actions."""
         if not len(self._actuated):
             return sequences
-        low, high = self.low[self._actuated], self.high[self._actuated]
-        positions = np.empty((*sequences.shape[:2], len(low)))
-        here = np.broadcast_to(self.memory.observation[self._actuated], (len(sequences), len(low)))
-        for k in range(positions.shape[1]):
-            here = np.clip(here + self._steps * sequences[:, k], low, high)
-            positions[:, k] = here
-        return positions
+        here, low, high = (values[self._actuated] for values in (self.memory.observation, self.low, self.high))
+        return np.asarray(_kernels.positions(here, np.ascontiguousarray(sequences), self._steps, low, high))
 
     def _roll_out(self, ahead: Array, step: OutputLayerUncertainty | Moments | Certain) -> tuple[Array, Array]:
         """Return targets and their variances along what n candidates set, each (n, horizon, n_outputs)."""

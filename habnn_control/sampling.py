@@ -155,27 +155,28 @@ class Strategy:
 def loss_deviation(forecast: Forecast, actions: Array, loss: Loss, values: Array, weights: Array) -> Array:
     """Return the standard deviation (n,) of each candidate's weighted total loss; the entries are independent.
 
+    The loss counts as linear, with its slope over one standard deviation of the observation noise.
+
     Parameters
     ----------
     values : array, shape (n, horizon)
         The losses of the forecast itself.
     """
-    total = np.zeros(len(values))
-    for entry, deviation, covariance in zip(
-        forecast.entries, np.moveaxis(forecast.deviations, 2, 0), np.moveaxis(forecast.covariances, 1, 0), strict=True
-    ):
+    gradients = np.empty_like(forecast.slopes)
+    for output, (entry, noise) in enumerate(zip(forecast.entries, np.moveaxis(forecast.noise, 2, 0), strict=True)):
+        step = np.where(noise > 0, noise, 1.0)
         moved = forecast.observations.copy()
-        moved[..., entry] += deviation
-        slope = (loss(actions, moved) - values) / np.where(deviation > 0, deviation, 1.0) * weights
-        total += ((slope[:, None] @ covariance)[:, 0] * slope).sum(axis=1)
-    return np.asarray(np.sqrt(np.maximum(total, 0.0)))
+        moved[..., entry] += step
+        gradients[..., output] = (loss(actions, moved) - values) / step * weights
+    return forecast.total_deviation(gradients)
 
 
 STRATEGIES = {
-    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067)),
+    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99)),
     "greedy": Strategy(),
     "optimistic": Strategy(caution=Schedule(-1.0, -1.0)),
-    "pessimistic": Strategy(caution=Schedule(3.0, 1.0, 0.99)),
+    "pessimistic": Strategy(caution=Schedule(3.0, 3.0)),
+    "curious": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067)),
     "information": Strategy(curiosity=Schedule(0.067, 0.067)),
     "thompson": Strategy(thompson=True),
 }

@@ -162,8 +162,9 @@ def test_state_continues_exactly():
     sequences = np.random.default_rng(0).uniform(-1, 1, (5, 6, 1))
     for _ in range(2):  # before and after one more step
         np.testing.assert_array_equal(copy.predict([0.1]), model.predict([0.1]))
-        for ours, theirs in zip(copy.forecast(sequences), model.forecast(sequences), strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        ours, theirs = copy.forecast(sequences), model.forecast(sequences)
+        for name in ("observations", "entries", "covariances", "information"):
+            np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         for each in (model, copy):
             each.observe([0.1], [50.0, 5.2, 4.0])
     other = make_model(averages=(4.0,))
@@ -294,7 +295,7 @@ def test_forecast_is_stepping_predict_by_hand(target, known, fed_back):
             expected[1] = position
             prediction = model.predict(action)
             expected[model.outputs] = np.clip(prediction.mean, PLANT_LOW[model.outputs], PLANT_HIGH[model.outputs])
-            np.testing.assert_allclose(observation, expected, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(observation, expected, rtol=1e-5, atol=1e-5)  # forecasts are of single precision
             model.follow(action, expected)
 
 
@@ -502,6 +503,18 @@ def test_forecast_covariances_of_linear_regression_vs_its_formula():
     design = np.column_stack([np.array(rows), np.ones(len(rows))]) / sqrt(3)
     weights = np.linalg.inv(np.eye(3) + design[:5].T @ design[:5] / noise)
     np.testing.assert_allclose(covariances, design[5:] @ weights @ design[5:].T, rtol=2e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("fed_back", [{"memory": 2}, {"memory": 0}])
+@pytest.mark.parametrize("target", ["absolute", "log"])
+def test_forecast_total_deviation_is_that_of_its_covariances(target, fed_back):
+    """One vector a candidate tells what all covariances of its steps tell."""
+    model, rng = trained(target=target, network={"hidden": (20,)}, **fed_back), np.random.default_rng(3)
+    forecast = model.forecast(rng.uniform(-1, 1, (5, 6, 1)))
+    gradients = rng.normal(size=(5, 6, 1))
+    expected = np.sqrt(np.einsum("nk,nkl,nl->n", gradients[..., 0], forecast.covariances[:, 0], gradients[..., 0]))
+    np.testing.assert_allclose(forecast.total_deviation(gradients), expected, rtol=1e-3)
+    assert (expected > 0).all()
 
 
 def test_focused_prior_shows_each_unit_one_or_two_signals():

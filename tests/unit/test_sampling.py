@@ -5,6 +5,7 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from habnn_control._rollout import PathDoubt
 from habnn_control.dynamics import Forecast
 from habnn_control.sampling import STRATEGIES, Record, Schedule, Strategy, loss_deviation, strategy
 
@@ -21,7 +22,8 @@ def forecast():
     rng = np.random.default_rng(0)
     root = rng.uniform(-1.0, 1.0, (N, 2, HORIZON, HORIZON))
     covariances = root @ root.transpose(0, 1, 3, 2)
-    return Forecast(rng.normal(size=(N, HORIZON, 3)), np.array([1, 2]), covariances, rng.uniform(0, 1, N))
+    observations, slopes = rng.normal(size=(N, HORIZON, 3)), rng.uniform(0.5, 2.0, (N, HORIZON, 2))
+    return Forecast(observations, np.array([1, 2]), slopes, np.array([0.1, 0.2]), PathDoubt(covariances))
 
 
 @pytest.fixture
@@ -58,7 +60,8 @@ def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
     observations = np.zeros((N, HORIZON, 3))
     totals = []
     for covariance in (np.ones((HORIZON, HORIZON)), np.eye(HORIZON)):
-        forecast = Forecast(observations, np.array([1]), np.broadcast_to(covariance, (N, 1, 3, 3)), np.zeros(N))
+        doubt = PathDoubt(np.broadcast_to(covariance, (N, 1, 3, 3)))
+        forecast = Forecast(observations, np.array([1]), np.ones((N, HORIZON, 1)), np.ones(1), doubt)
         totals.append(loss_deviation(forecast, actions, linear_loss, linear_loss(actions, observations), np.ones(3)))
     np.testing.assert_allclose(totals[0], 2 * 3)
     np.testing.assert_allclose(totals[1], 2 * sqrt(3))
@@ -129,7 +132,8 @@ def test_strategies_are_what_their_names_say():
     signs = {name: (np.sign(s.caution.value(0)), np.sign(s.curiosity.value(0))) for name, s in STRATEGIES.items()}
     assert signs["greedy"] == signs["thompson"] == (0, 0)
     assert signs["optimistic"] == (-1, 0)
-    assert signs["pessimistic"] == (1, 0)
+    assert signs["pessimistic"] == signs["default"] == (1, 0)
+    assert signs["curious"] == (1, 1)
     assert signs["information"] == (0, 1)
     assert [name for name, s in STRATEGIES.items() if s.thompson] == ["thompson"]
 
