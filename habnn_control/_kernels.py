@@ -382,12 +382,3 @@ def positions(start: Floats, moves: Floats, steps: Floats, low: Floats, high: Fl
                 here = min(max(here + steps[j] * moves[n, k, j], low[j]), high[j])
                 found[n, k, j] = here
     return found
-
-
-@kernel
-def leak(z: Floats, slope: np.float32) -> None:
-    """Multiply what is negative in the matrix z by the slope, in place."""
-    for i in range(z.shape[0]):
-        for j in range(z.shape[1]):
-            value = z[i, j]
-            z[i, j] = value if value > 0.0 else slope * value

@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control import _kernels
 from habnn_control.network import HABNN, FunctionSample
 
 Array = NDArray[np.float64]
@@ -30,7 +29,7 @@ class OutputLayerUncertainty:
         z = np.column_stack([inputs, np.ones(len(inputs))]).astype(_SINGLE)
         for weight in self._hidden:
             z = z @ weight
-            _kernels.leak(z, self._slope)
+            np.maximum(z, self._slope * z, out=z)
         self._seen.append(z)
         return (z @ self._output).astype(np.float64), 0.0
 
