@@ -1,5 +1,7 @@
 """Excitation: moves that show the model what the actuators do, whatever the planner would like."""
 
+from math import inf
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,8 @@ Array = NDArray[np.float64]
 
 _FIRST, _GROWTH = 64, 2  # planned steps before the first sweep again, and how much later each next one comes
 _STAY = 8  # steps at the far end of such a sweep: what a place costs shows late
+_HALF_WAVE = 8  # steps for which the slowest is pushed to one side
+_UNREST = 50  # steps for which exogenous entries count as moving after they have moved
 _PAUSE = 75  # steps until regret may ask again: what the last sweep changed must show first
 
 
@@ -21,6 +25,9 @@ class Excitation:
     of its range to either side: a plant may have fallen into a bad state that nothing near it ends. Each such sweep
     makes the record concede half of the regret, so that what no sweep mends is not swept at for ever.
 
+    While exogenous entries move, the slowest actuator is pushed to and fro on top of what the planner wants: left to
+    itself it moves as slowly as they do, and a model cannot tell what the one does from what the others do.
+
     Parameters
     ----------
     low, high : array
@@ -28,9 +35,11 @@ class Excitation:
     quarters : array of int
         Steps that each actuator's sweep to one side takes at the start.
     length : int
-        Steps at the start; 0 for none, and no regular sweeps later.
-    fastest : int
-        Index of the fastest actuator.
+        Steps at the start; 0 for none, and neither regular sweeps nor pushes later.
+    slowest, fastest : int
+        Indices of the slowest and of the fastest actuator.
+    dither : float
+        How hard the slowest is pushed, in half ranges of its action; 0 for not at all.
     again : int
         Steps to one side of its later sweeps; 0 for none.
     widest : int
@@ -46,15 +55,20 @@ class Excitation:
         quarters: NDArray[np.int64],
         length: int,
         *,
-        fastest: int,
-        again: int,
-        widest: int,
-        patience: float,
+        slowest: int = 0,
+        fastest: int = 0,
+        dither: float = 0.0,
+        again: int = 0,
+        widest: int = 0,
+        patience: float = inf,
     ) -> None:
         self._low, self._high, self._still, self._quarters = low, high, np.clip(0.0, low, high), quarters
         self.length, self._again, self._widest, self._patience = length, again, widest, patience
-        self._fastest = fastest
+        self._slowest, self._fastest = slowest, fastest
+        self._push = np.zeros(len(low))
+        self._push[slowest] = dither * (high - low)[slowest] / 2
         self.began, self.quarter, self.stay = -_PAUSE, 0, 0  # the fastest's last sweep: when, how wide, its rest on top
+        self.disturbed = -_UNREST  # planned step at which exogenous entries last moved
 
     def first(self, step: int) -> Array:
         """Return full moves of all actions: down, up through the start to the other side, and back, over and over."""
@@ -62,19 +76,25 @@ class Excitation:
         return np.where((side == 0) | (side == 3), self._low, self._high)
 
     def later(self, n_planned: int, record: Record, action: Array) -> Array:
-        """Return the planner's action, with the fastest actuator's part replaced while that one sweeps."""
+        """Return the planner's action, the slowest actuator pushed, the fastest one's part replaced while it sweeps."""
+        moved = self._pushed(n_planned, action)
         if not self._sweeping(n_planned):
             if self.length and self._again and _is_due(n_planned):
                 self.began, self.quarter, self.stay = n_planned, self._again, _STAY
             elif record.regret > self._patience and n_planned - self.began > _PAUSE:
                 record.concede()
                 self.began, self.quarter, self.stay = n_planned, self._widest, 0
-        if not self._sweeping(n_planned):
-            return action
-        swept, step = np.array(action), n_planned - self.began
-        up = self._high if step < 3 * self.quarter else self._still
-        swept[self._fastest] = (self._low if step < self.quarter else up)[self._fastest]
-        return swept
+        if self._sweeping(n_planned):
+            step = n_planned - self.began
+            up = self._high if step < 3 * self.quarter else self._still
+            moved[self._fastest] = (self._low if step < self.quarter else up)[self._fastest]
+        return moved
+
+    def _pushed(self, n_planned: int, action: Array) -> Array:
+        if not self.length or n_planned - self.disturbed >= _UNREST:
+            return np.array(action)
+        sign = 1.0 if n_planned // _HALF_WAVE % 2 == 0 else -1.0
+        return np.clip(action + sign * self._push, self._low, self._high)
 
     def _sweeping(self, n_planned: int) -> bool:
         """Tell whether a sweep is under way: down, up through where it began, a rest; the way back is the planner's."""

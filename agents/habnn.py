@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from math import inf
 from typing import Any, NamedTuple, Self
 
 import gymnasium as gym
@@ -21,7 +20,7 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 _SAFE_EVERY = 25  # steps between copies of the network, to go back to when it breaks
-_EXCITATION = ("length", "began", "quarter", "stay")  # what is kept of it
+_EXCITATION = ("length", "began", "quarter", "stay", "disturbed")  # what is kept of it
 _N_PARTICLES = 8  # functions drawn for a decision with propagation "samples"
 
 
@@ -44,8 +43,8 @@ class HABNNAgent(Agent):
 
     It begins with a short symmetric excitation of all actuators, then plans every action with the improved
     cross-entropy method on the model's forecasts: expected loss, plus caution for what the model does not know (other
-    strategies of `habnn_control.sampling` seek it). Now and then the fastest actuator sweeps again
-    (`agents._excitation`).
+    strategies of `habnn_control.sampling` seek it). Now and then the fastest actuator sweeps again,
+    and while the setpoint moves the slowest one is pushed to and fro (`agents._excitation`).
 
     Works on any environment with Box observations and actions. On the Industrial Benchmark the loss, the actuators'
     kinematics and the setpoint as an exogenous entry are known; elsewhere the user gives `loss`.
@@ -76,10 +75,14 @@ class HABNNAgent(Agent):
         How many steps the last one stands for: where the plan leaves the plant is where it stays for a while.
     excitation : int
         Steps of excitation at the start: every actuator moves at its full speed, to and fro. 0 means none, nor any
-        `resweep` later.
+        `dither` or `resweep` later.
     sweep : float or sequence of float
         How far each moves to either side, as a part of its range; where the motion is not known, three steps. The
         default was chosen for this plant: a shift that swings wide pays, a gain that does brings lasting fatigue.
+    dither : float
+        How hard the slowest actuator is pushed to and fro while the setpoint moves, in parts of its full speed, on top
+        of what the plan says, so that the model can tell what it does from what the setpoint does. 0 means not at all.
+        Not after `pretrain`, and not where the actuators' motion is unknown.
     resweep : float
         How far the fastest actuator moves to either side when it sweeps again, at doubling intervals, to rest at the
         upper end for a while; 0 means never. Not after `pretrain`, and not where the actuators' motion is unknown.
@@ -112,6 +115,7 @@ class HABNNAgent(Agent):
         tail: float = 5.0,
         excitation: int = 32,
         sweep: float | Sequence[float] = (0.25, 0.25, 0.45),
+        dither: float = 1.0,
         resweep: float = 0.3,
         recovery: float = 0.12,
         n_candidates: int = 100,
@@ -137,6 +141,10 @@ class HABNNAgent(Agent):
                 f"habnn: sweep must be one part of the range in (0, 0.5], or one for each actuator, got {sweep}; "
                 "a quarter of the range is a good start."
             )
+        if not 0 <= dither <= 1:
+            raise ValueError(
+                f"habnn: dither must be a part of the full speed in [0, 1], got {dither}; 0 switches it off."
+            )
         if not (0 <= resweep <= 0.5 and recovery > 0):
             raise ValueError(
                 "habnn: resweep must be a part of the range in [0, 0.5] and recovery positive, got "
@@ -152,6 +160,7 @@ class HABNNAgent(Agent):
         self._planner = ICEM(n_candidates=n_candidates, n_iterations=n_iterations)
         self._propagation = propagation
         known = kinematics and on_plant
+        self._exogenous = [0] if on_plant else []  # the setpoint
         self.model = TransitionModel(
             observed.low,
             observed.high,
@@ -163,7 +172,7 @@ class HABNNAgent(Agent):
             averages=averages,
             target=target,
             kinematics=Kinematics((1, 2, 3), ACTUATOR_STEPS) if known else None,
-            exogenous=(0,) if on_plant else (),
+            exogenous=self._exogenous,
             input_gain=input_gain,
             target_gain=target_gain,
             prior=prior,
@@ -172,22 +181,33 @@ class HABNNAgent(Agent):
         )
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # with kinematics: stay put
         self._plan: Plan | None = None
-        self._excitation = self._sweeps(excitation, parts, resweep, recovery, known=known)
+        self._excitation = self._sweeps(excitation, parts, dither, resweep, recovery, known=known)
         self._record = Record()
         self._n_steps = 0  # learned from online
         self._safe = self.model.network.get_state()  # a copy to go back to
         self.prediction: Prediction | None = None  # of the observation that the last action leads to
 
-    def _sweeps(self, length: int, parts: Array, resweep: float, recovery: float, *, known: bool) -> Excitation:
+    def _sweeps(
+        self, length: int, parts: Array, dither: float, resweep: float, recovery: float, *, known: bool
+    ) -> Excitation:
         bounds = self._low, self._high
         if not known:
-            three = np.full(len(self._low), 3)
-            return Excitation(*bounds, three, length, fastest=0, again=0, widest=0, patience=inf)
+            return Excitation(*bounds, np.full(len(self._low), 3), length)
         speeds = np.array(ACTUATOR_STEPS) / 100.0  # parts of the range a step
         quarters = np.maximum(np.rint(parts / speeds), 1).astype(np.int64)
         fastest = int(speeds.argmax())
         again, widest = (round(part / speeds[fastest]) for part in (resweep, 0.5))
-        return Excitation(*bounds, quarters, length, fastest=fastest, again=again, widest=widest, patience=recovery)
+        return Excitation(
+            *bounds,
+            quarters,
+            length,
+            slowest=int(speeds.argmin()),
+            fastest=fastest,
+            dither=dither,
+            again=again,
+            widest=widest,
+            patience=recovery,
+        )
 
     # ------------------------------------------------------------------ learning
 
@@ -243,6 +263,8 @@ class HABNNAgent(Agent):
         except ValueError as error:  # not finite, or too large to learn from: as if it had not been measured
             logger.warning("habnn: step %d is not learned from: %s", self._n_steps, error)
             self.model.follow(step.action, self.model.memory.observation)
+        if np.any(np.abs(step.next_observation[self._exogenous] - step.observation[self._exogenous]) > 0):
+            self._excitation.disturbed = self._n_planned
         if self._n_planned:
             self._record.append(float(self._loss(step.action, np.asarray(step.next_observation, dtype=np.float64))))
         if self._n_steps % _SAFE_EVERY == 0:

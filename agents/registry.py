@@ -76,6 +76,7 @@ _ABLATIONS: dict[str, dict[str, Any]] = {
     "no-history": {"history": 0},
     "dense-prior": {"prior": "dense"},
     "no-excitation": {"excitation": 0},
+    "no-dither": {"dither": 0.0},
     "no-resweep": {"resweep": 0.0},
     "no-recovery": {"recovery": inf},
     "learned-kinematics": {"kinematics": False},

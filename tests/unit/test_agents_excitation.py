@@ -2,6 +2,7 @@
 
 from math import inf
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
@@ -21,9 +22,9 @@ def first_steps(n, **settings):
     return np.array([step.action for step in seen]), seen[-1].next_observation
 
 
-def excitation(length=8, again=3, widest=5, patience=0.2):
-    quarters = np.array([25, 2, 8])
-    return Excitation(LOW, HIGH, quarters, length, fastest=1, again=again, widest=widest, patience=patience)
+def excitation(length=8, dither=0.0, again=3, widest=5, patience=0.2):
+    quarters, settings = np.array([25, 2, 8]), {"dither": dither, "again": again, "widest": widest}
+    return Excitation(LOW, HIGH, quarters, length, slowest=0, fastest=1, patience=patience, **settings)
 
 
 def regretting(regret):
@@ -71,6 +72,47 @@ def test_excitation_later_leaves_the_other_actuators_to_the_planner():
 def test_excitation_later_comes_at_doubling_intervals():
     swept = gains(excitation(again=1), range(600)) == -1
     np.testing.assert_array_equal(np.flatnonzero(swept), [64, 128, 256, 512])
+
+
+def pushed(length=8, disturbed=0):
+    sweeps = excitation(length=length, dither=0.5, again=0)
+    sweeps.disturbed = disturbed
+    return np.array([sweeps.later(n, regretting(0.0), PLANNED) for n in range(64)])
+
+
+def test_excitation_later_pushes_the_slowest_actuator_to_and_fro_for_50_steps_after_a_disturbance():
+    """A push of 0.5 on top of the 0.1 that is planned: eight steps up, eight down; the others as planned."""
+    seen = pushed()
+    np.testing.assert_allclose(seen[:50, 0], (([0.6] * 8 + [-0.4] * 8) * 4)[:50])
+    np.testing.assert_array_equal(seen[50:, 0], 0.1)
+    np.testing.assert_array_equal(seen[:, 1:], np.broadcast_to(PLANNED[1:], (64, 2)))
+
+
+def test_excitation_later_pushes_within_the_bounds():
+    sweeps = excitation(dither=1.0)
+    sweeps.disturbed = 0
+    np.testing.assert_array_equal(sweeps.later(1, regretting(0.0), PLANNED), [1.0, 0.2, 0.3])
+
+
+@pytest.mark.parametrize("without", [{"length": 0}, {"disturbed": -50}])
+def test_excitation_later_pushes_nothing_without_a_start_or_a_disturbance(without):
+    np.testing.assert_array_equal(pushed(**without), np.broadcast_to(PLANNED, (64, 3)))
+
+
+@pytest.mark.parametrize(("wandering", "dither"), [(True, 1.0), (True, 0.0), (False, 1.0)])
+def test_habnn_pushes_the_velocity_only_while_the_setpoint_moves(wandering, dither):
+    """A push at full speed: whatever is planned, velocity never falls in eight steps and never rises in the next."""
+    seen = []
+    env = gym.make("IndustrialBenchmark-v0", setpoint=100.0, wandering=wandering)
+    agents.make("habnn", env, excitation=4, dither=dither, **TINY).learn(20, callback=seen.append)
+    moves = np.diff([step.next_observation[1] for step in seen])
+    assert ((moves[3:11] >= 0).all() and (moves[11:19] <= 0).all()) == (wandering and dither > 0)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan")])
+def test_habnn_raises_on_a_dither_beyond_the_full_speed(bad):
+    with pytest.raises(ValueError, match=r"habnn: dither must be a part of the full speed in \[0, 1\], got"):
+        agents.make("habnn", make_env(100.0), dither=bad)
 
 
 @pytest.mark.parametrize("without", [{"again": 0}, {"length": 0}])
