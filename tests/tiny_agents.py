@@ -1,0 +1,81 @@
+"""HABNN agents with tiny networks and budgets, and the plants they are tested on."""
+
+import gymnasium as gym
+import numpy as np
+
+import agents
+from agents.runner import Recorder, make_env
+
+TINY = {
+    "history": 2,
+    "horizon": 5,
+    "hold": 2,
+    "n_candidates": 12,
+    "n_iterations": 2,
+    "excitation": 4,
+    "network": {"hidden": (8,)},
+}
+
+
+def habnn(env, seed=0, **settings):
+    return agents.make("habnn", env, seed, **TINY | settings)
+
+
+def plant(seed=3, **settings):
+    return Recorder(make_env(100.0, **settings), seed)
+
+
+def steps_of(agent, n, **keywords):
+    seen = []
+    agent.learn(n, callback=seen.append, **keywords)
+    return seen
+
+
+def assert_same_steps(ours, theirs):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a.action, b.action)
+        np.testing.assert_array_equal(a.next_observation, b.next_observation)
+
+
+class PointMass(gym.Env):
+    """A mass on a line that is pushed: position and velocity, to be brought to 0."""
+
+    observation_space = gym.spaces.Box(-5.0, 5.0, (2,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, limit=None):
+        self.limit = limit
+
+    def reset(self, *, seed=None, options=None):  # noqa: ARG002
+        super().reset(seed=seed)
+        self.clock = 0
+        self.state = np.array([self.np_random.uniform(2.0, 3.0) * self.np_random.choice([-1.0, 1.0]), 0.0])
+        return self.state.astype(np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.clock += 1
+        position, velocity = self.state
+        velocity = 0.9 * velocity + 0.3 * action[0]
+        self.state = np.clip([position + velocity, velocity], -5.0, 5.0)
+        return self.state.astype(np.float32), -abs(float(self.state[0])), False, self.clock == self.limit, {}
+
+
+def distance(actions, observations):
+    return np.abs(observations[..., 0])
+
+
+POINT_MASS = TINY | {
+    "loss": distance,
+    "sampling": "greedy",
+    "target": "delta",
+    "history": 0,
+    "averages": (),
+    "horizon": 10,
+    "hold": 0,
+}
+
+
+def point_mass_agent(env, seed=0, **settings):
+    return agents.make("habnn", env, seed, **POINT_MASS | settings)
