@@ -265,6 +265,7 @@ class HABNNAgent(Agent):
             self.model.follow(step.action, self.model.memory.observation)
         if np.any(np.abs(step.next_observation[self._exogenous] - step.observation[self._exogenous]) > 0):
             self._excitation.disturbed = self._n_planned
+            self._record = Record()  # what was best at another setpoint is no measure of what this one costs
         if self._n_planned:
             self._record.append(float(self._loss(step.action, np.asarray(step.next_observation, dtype=np.float64))))
         if self._n_steps % _SAFE_EVERY == 0:

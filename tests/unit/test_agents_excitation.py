@@ -111,6 +111,12 @@ def test_habnn_pushes_the_velocity_while_the_setpoint_moves():
     assert (moves[11:19] <= 0).all()
 
 
+@pytest.mark.parametrize(("wandering", "compared"), [(False, 36), (True, 1)])
+def test_habnn_compares_losses_only_since_the_setpoint_has_moved(wandering, compared):
+    agent = agents.make("habnn", Recorder(make_env(100.0, wandering=wandering), 3), excitation=4, **TINY).learn(40)
+    assert len(agent._record.losses) == compared
+
+
 def test_habnn_pushes_nothing_while_the_setpoint_rests():
     np.testing.assert_array_equal(velocities(False, 1.0), velocities(False, 0.0))
 
