@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from tqdm import tqdm
@@ -28,6 +29,8 @@ from habnn_control.study import Run, Study, tidy_losses, write_csv
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
 
+_FIRST_JUDGED = 100  # step from which on the printed coverage counts: before, the widths find their size
+
 
 @dataclass(frozen=True)
 class Config:
@@ -41,7 +44,7 @@ class Config:
     learn: bool = flag(False, "let a loaded agent go on learning")
     references: tuple[str, ...] = flag(("noop", "oracle"), "agents to play beside it for the picture")
     tensorboard: str = flag("", "folder for a TensorBoard log")
-    out: str = flag("runs/episode", "folder for losses.csv, agent.npz, episode.png and episode.svg")
+    out: str = flag("runs/episode", "folder for losses.csv, predictions.csv, agent.npz and episode.png/svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")
 
 
@@ -76,15 +79,23 @@ def run(config: Config, study: Study, agent: agents.Agent, env: Recorder) -> Non
     columns = env.columns()
     write_csv(tidy_losses([(task._replace(agent=agent.name), Run(columns, 0.0, 0.0))]), out / "losses.csv")
     agent.save(out / "agent.npz")
+    bands = predicted_bands(columns, predictions)
+    write_bands(bands, out / "predictions.csv")
     references = {other.agent: play(other).columns["loss"] for other in others if other.agent != agent.name}
-    panels = [loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)]
-    figure = stacked_figure(panels + prediction_panels(columns, predictions))
+    panels: list[Panel] = [loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)]
+    panels += [prediction_panel(name, *band[["measured", "low", "high"]].to_numpy().T) for name, band in bands.items()]
+    figure = stacked_figure(panels)
     for suffix in ("png", "svg"):
         save_figure(figure, out / f"episode.{suffix}")
     for name, loss in {agent.name: columns["loss"], **references}.items():
         print(
             f"{name}: mean loss {loss.mean():.1f} over {study.steps} steps, {loss[-100:].mean():.1f} over the last 100"
         )
+    for name, band in bands.items():
+        judged = band[band["timestep"] >= _FIRST_JUDGED]
+        if len(judged):
+            covered = judged["measured"].between(judged["low"], judged["high"])
+            print(f"{name}: 90 % bands cover {100 * covered.mean():.1f} % of the steps from {_FIRST_JUDGED} on")
     print(f"written to {out.resolve()}")
 
 
@@ -140,16 +151,25 @@ def keep_prediction(agent: agents.Agent, predictions: list[Prediction]) -> None:
         predictions.append(agent.prediction)
 
 
-def prediction_panels(columns: Mapping[str, Array], predictions: list[Prediction]) -> list[Panel]:
-    """Return a panel each for consumption and fatigue if they were predicted in all steps."""
+def predicted_bands(columns: Mapping[str, Array], predictions: list[Prediction]) -> dict[str, pd.DataFrame]:
+    """Return what came and its 90 % band, for consumption and fatigue; nothing if not all steps were predicted."""
     if len(predictions) != len(columns["loss"]):
-        return []
-    panels = []
+        return {}
+    bands = {}
     for name, index in (("consumption", 5), ("fatigue", 4)):  # places in an observation
         at = predictions[0].indices.tolist().index(index)
-        low, high = (np.array([getattr(prediction, end)[at] for prediction in predictions]) for end in ("low", "high"))
-        panels.append(prediction_panel(name, columns[name], low, high))
-    return panels
+        ends = {end: [float(getattr(one, end)[at]) for one in predictions] for end in ("low", "high")}
+        timesteps = np.arange(1, len(predictions) + 1)
+        bands[name] = pd.DataFrame({"timestep": timesteps, "measured": columns[name], **ends})
+    return bands
+
+
+def write_bands(bands: Mapping[str, pd.DataFrame], path: Path) -> None:
+    """Write the bands of all entries as one table; without any, leave none from an earlier episode."""
+    if bands:
+        write_csv(pd.concat(bands, names=["entry"]).reset_index("entry"), path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def evaluate(agent: agents.Agent, env: Recorder, steps: int, tensorboard: str | None) -> None:

@@ -65,8 +65,14 @@ def test_run_episode_of_habnn_shows_what_it_predicted(tmp_path, capsys):
     picture = (tmp_path / "x/episode.svg").read_text()
     for text in ("loss", "steering", "consumption", "fatigue", "predicted 90 % bands cover"):
         assert f"<!-- {text}" in picture
+    losses, bands = (pd.read_csv(tmp_path / "x" / name) for name in ("losses.csv", "predictions.csv"))
+    for name, band in bands.groupby("entry"):
+        assert band["measured"].tolist() == losses[name].tolist()
+        assert (band["low"] < band["high"]).all()
+    assert set(bands["entry"]) == {"consumption", "fatigue"}
     load = ["--load", tmp_path / "x/agent.npz", "--setpoint", 70, "--steps", 5]
     assert main("run_episode.py", *load, "--out", tmp_path / "y") == 0
+    assert not (tmp_path / "y/predictions.csv").exists()
     assert "predicted 90 % bands" not in (tmp_path / "y/episode.svg").read_text()
     assert set(pd.read_csv(tmp_path / "y/losses.csv")["agent"]) == {"habnn"}
 
