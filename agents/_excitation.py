@@ -41,7 +41,7 @@ class Excitation:
     dither : float
         How hard the slowest is pushed, in half ranges of its action; 0 for not at all.
     again : int
-        Steps to one side of its later sweeps; 0 for none.
+        Steps to one side of the fastest one's later sweeps; 0 for none.
     widest : int
         The same for the sweeps that regret asks for.
     patience : float
@@ -64,7 +64,7 @@ class Excitation:
     ) -> None:
         self._low, self._high, self._still, self._quarters = low, high, np.clip(0.0, low, high), quarters
         self.length, self._again, self._widest, self._patience = length, again, widest, patience
-        self._slowest, self._fastest = slowest, fastest
+        self._fastest = fastest
         self._push = np.zeros(len(low))
         self._push[slowest] = dither * (high - low)[slowest] / 2
         self.began, self.quarter, self.stay = -_PAUSE, 0, 0  # the fastest's last sweep: when, how wide, its rest on top
