@@ -160,7 +160,6 @@ class HABNNAgent(Agent):
         self._planner = ICEM(n_candidates=n_candidates, n_iterations=n_iterations)
         self._propagation = propagation
         known = kinematics and on_plant
-        self._exogenous = [0] if on_plant else []  # the setpoint
         self.model = TransitionModel(
             observed.low,
             observed.high,
@@ -172,7 +171,7 @@ class HABNNAgent(Agent):
             averages=averages,
             target=target,
             kinematics=Kinematics((1, 2, 3), ACTUATOR_STEPS) if known else None,
-            exogenous=self._exogenous,
+            exogenous=(0,) if on_plant else (),
             input_gain=input_gain,
             target_gain=target_gain,
             prior=prior,
@@ -263,7 +262,8 @@ class HABNNAgent(Agent):
         except ValueError as error:  # not finite, or too large to learn from: as if it had not been measured
             logger.warning("habnn: step %d is not learned from: %s", self._n_steps, error)
             self.model.follow(step.action, self.model.memory.observation)
-        if np.any(np.abs(step.next_observation[self._exogenous] - step.observation[self._exogenous]) > 0):
+        given = self.model.exogenous
+        if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
             self._excitation.disturbed = self._n_planned
             self._record = Record()  # what was best at another setpoint is no measure of what this one costs
         if self._n_planned:

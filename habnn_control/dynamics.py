@@ -111,8 +111,8 @@ class TransitionModel:
         self._action_units = units(np.asarray(action_low, dtype=np.float64), np.asarray(action_high, dtype=np.float64))
         self._actuated = np.array(() if kinematics is None else kinematics.indices, dtype=np.int64)
         self._steps = np.array(() if kinematics is None else kinematics.steps)
-        self._exogenous = np.array(sorted(exogenous), dtype=np.int64)
-        taken = {*self._actuated.tolist(), *self._exogenous.tolist()}
+        self.exogenous = np.array(sorted(exogenous), dtype=np.int64)
+        taken = {*self._actuated.tolist(), *self.exogenous.tolist()}
         self.outputs = np.array([i for i in range(len(self.low)) if i not in taken], dtype=np.int64)
         self._transform = Transform(target, self.low[self.outputs], self.high[self.outputs], target_gain)
         self._delta = target == "delta"
@@ -120,7 +120,7 @@ class TransitionModel:
         self._forgetting = offset_time**-2.0  # a random walk of this part of the noise is followed with gain 1 / time
         n_set = len(self._actuated) or len(self._action_units[0])
         n_outputs = len(self.outputs)
-        n_inputs = n_set * (history + 1) + n_outputs * (memory + len(self._rates)) + len(self._exogenous)
+        n_inputs = n_set * (history + 1) + n_outputs * (memory + len(self._rates)) + len(self.exogenous)
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **NETWORK, **(network or {})})
         if prior == "focused" and history > 1 and self.network.settings.hidden:
             focus(self.network, *self._layout(n_set, history + 1, n_inputs), seed)
@@ -136,7 +136,7 @@ class TransitionModel:
     def _layout(self, n_set: int, length: int, n_inputs: int) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
         """Return which inputs belong to the same signal, and which are exogenous, as `_inputs` lines them up."""
         settings = np.arange(length * n_set).reshape(length, n_set)
-        end = n_inputs - len(self._exogenous)
+        end = n_inputs - len(self.exogenous)
         fed_back = np.arange(settings.size, end).reshape(-1, len(self.outputs))
         return [*settings.T, *(fed_back.T if fed_back.size else ())], np.arange(end, n_inputs)
 
@@ -189,8 +189,8 @@ class TransitionModel:
 
     def _held(self) -> Array:
         """Return the exogenous entries, scaled."""
-        centre, unit = units(self.low[self._exogenous], self.high[self._exogenous])
-        return np.asarray(self._gain * (self.memory.observation[self._exogenous] - centre) / unit)
+        centre, unit = units(self.low[self.exogenous], self.high[self.exogenous])
+        return np.asarray(self._gain * (self.memory.observation[self.exogenous] - centre) / unit)
 
     def _inputs(self, settings: Array, past: Array, slow: Array, held: Array) -> Array:
         """Return network inputs (n, n_inputs) for n windows of settings, past targets and their slow averages."""
@@ -321,7 +321,7 @@ class TransitionModel:
     def _forecast(self, ahead: Array, values: Array, slopes: Array, doubt: Doubt) -> Forecast:
         """Return the forecast for expected values of the outputs, how these move with what is in doubt, and that."""
         observations = np.empty((*values.shape[:2], len(self.low)))
-        observations[..., self._exogenous] = self.memory.observation[self._exogenous]
+        observations[..., self.exogenous] = self.memory.observation[self.exogenous]
         if len(self._actuated):
             observations[..., self._actuated] = ahead
         observations[..., self.outputs] = values

@@ -29,7 +29,7 @@ from habnn_control.study import Run, Study, tidy_losses, write_csv
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
 
-_FIRST_JUDGED = 100  # step from which on the printed coverage counts: before, the widths find their size
+_FIRST_JUDGED = 100  # step from which on the printed coverage counts
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,7 @@ def run(config: Config, study: Study, agent: agents.Agent, env: Recorder) -> Non
         print(
             f"{name}: mean loss {loss.mean():.1f} over {study.steps} steps, {loss[-100:].mean():.1f} over the last 100"
         )
-    for name, band in bands.items():
-        judged = band[band["timestep"] >= _FIRST_JUDGED]
-        if len(judged):
-            covered = judged["measured"].between(judged["low"], judged["high"])
-            print(f"{name}: 90 % bands cover {100 * covered.mean():.1f} % of the steps from {_FIRST_JUDGED} on")
+    print_coverage(bands)
     print(f"written to {out.resolve()}")
 
 
@@ -170,6 +166,15 @@ def write_bands(bands: Mapping[str, pd.DataFrame], path: Path) -> None:
         write_csv(pd.concat(bands, names=["entry"]).reset_index("entry"), path)
     else:
         path.unlink(missing_ok=True)
+
+
+def print_coverage(bands: Mapping[str, pd.DataFrame]) -> None:
+    """Print which part of what came lies in the bands, once these have had time to find their width."""
+    for name, band in bands.items():
+        judged = band[band["timestep"] >= _FIRST_JUDGED]
+        if len(judged):
+            covered = judged["measured"].between(judged["low"], judged["high"])
+            print(f"{name}: 90 % bands cover {100 * covered.mean():.1f} % of the steps from {_FIRST_JUDGED} on")
 
 
 def evaluate(agent: agents.Agent, env: Recorder, steps: int, tensorboard: str | None) -> None:
