@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.sampling import Record
+from habnn_control.control.exploration import Record
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ class Excitation:
     widest : int
         The same for the sweeps that regret asks for.
     patience : float
-        Regret (see `habnn_control.sampling.Record`) beyond which it does.
+        Regret (see `habnn_control.control.exploration.Record`) beyond which it does.
     """
 
     def __init__(

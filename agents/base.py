@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from agents.event_log import EventLog
-from habnn_control._files import save_arrays
+from habnn_control.support.files import save_arrays
 
 Action = NDArray[Any]
 State = Any

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from habnn_control._extras import check_extra
+from habnn_control.support.extras import check_extra
 
 _PLANT = ("loss", "consumption", "fatigue")
 

@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 from agents._excitation import Excitation
 from agents.base import Action, Agent, State, Step
 from envs import ACTUATOR_STEPS, IndustrialBenchmarkEnv
-from habnn_control._names import nearest
-from habnn_control.dynamics import PROPAGATIONS, Kinematics, Memory, Prediction, TransitionModel, Transitions
-from habnn_control.planning import ICEM, Plan
-from habnn_control.sampling import Loss, Record, Strategy, strategy
+from habnn_control.control.exploration import Loss, Record, Strategy, strategy
+from habnn_control.control.planning import ICEM, Plan
+from habnn_control.control.transition_model import (
+    PROPAGATIONS,
+    Kinematics,
+    Memory,
+    Prediction,
+    TransitionModel,
+    Transitions,
+)
+from habnn_control.support.names import nearest
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -43,7 +50,7 @@ class HABNNAgent(Agent):
 
     It begins with a short symmetric excitation of all actuators, then plans every action with the improved
     cross-entropy method on the model's forecasts: expected loss, plus caution for what the model does not know (other
-    strategies of `habnn_control.sampling` seek it). Now and then the fastest actuator sweeps again,
+    strategies of `habnn_control.control.exploration` seek it). Now and then the fastest actuator sweeps again,
     and while the setpoint moves the slowest one is pushed to and fro (`agents._excitation`).
 
     Works on any environment with Box observations and actions. On the Industrial Benchmark the loss, the actuators'
@@ -56,8 +63,8 @@ class HABNNAgent(Agent):
     loss : callable, optional
         Losses of batches: (actions (..., n_actions), next observations (..., n_observed)) -> (...,).
     sampling : str or dict
-        Strategy of `habnn_control.sampling`: default, greedy, optimistic, pessimistic, curious, information, thompson,
-        or one described as for `habnn_control.sampling.strategy`.
+        Strategy of `habnn_control.control.exploration`: default, greedy, optimistic, pessimistic, curious, information, thompson,
+        or one described as for `habnn_control.control.exploration.strategy`.
     propagation : {"mean", "moments", "samples"}
         How uncertainty travels along a plan; see `TransitionModel.forecast`.
     kinematics : bool

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import envs
 from agents.base import Action, Agent, Step, newest_frame, plant_actions
-from habnn_control.planning import ICEM, Array, Plan
+from habnn_control.control.planning import ICEM, Array, Plan
 
 
 class Oracle(Agent):
@@ -31,7 +31,7 @@ class Oracle(Agent):
     n_scenarios : int
         Random futures a decision averages over.
     n_candidates, n_iterations : int
-        Budget of the planner; see `habnn_control.planning.ICEM`.
+        Budget of the planner; see `habnn_control.control.planning.ICEM`.
     """
 
     can_evaluate = False

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from agents.base import CURRENT, Agent, describe_spaces
-from habnn_control._files import load_arrays
-from habnn_control._names import nearest
+from habnn_control.support.files import load_arrays
+from habnn_control.support.names import nearest
 
 
 class _Entry(NamedTuple):

@@ -11,8 +11,8 @@ import envs  # noqa: F401  # registers the environments
 from agents.base import Agent, Step
 from agents.habnn import HABNNAgent
 from agents.registry import BASELINES, make
-from habnn_control.dynamics import Transitions
-from habnn_control.study import COLUMNS, Run, Task
+from habnn_control.control.transition_model import Transitions
+from habnn_control.experiments.engine import COLUMNS, Run, Task
 
 
 class Recorder(gym.Wrapper[Any, Any, Any, Any]):

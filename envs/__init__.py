@@ -2,7 +2,7 @@
 
 from gymnasium.envs.registration import register
 
-from envs._kernels import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
+from envs._kernels.benchmark import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
 from envs.industrial_benchmark import IndustrialBenchmarkEnv
 from envs.simulator import draw_noise, simulate
 from envs.vector import IndustrialBenchmarkVectorEnv

@@ -7,24 +7,24 @@ import numpy as np
 from gymnasium.error import ResetNeeded
 from numpy.typing import NDArray
 
-from envs import _kernels
-from envs._kernels import FloatArray
+from envs._kernels import benchmark
+from envs._kernels.benchmark import FloatArray
 from envs.siemens import SiemensSimulator
 from envs.simulator import NumbaSimulator, possible
-from envs.task import OWNER, Task
+from envs.variant import OWNER, Variant
 
 N_FRAME = 6  # setpoint, velocity, gain, shift, fatigue, consumption: the first variables of a state
 
 
 class PlantBatch:
-    """Run n plants of one task, each with its own random generator."""
+    """Run n plants of one variant, each with its own random generator."""
 
-    def __init__(self, task: Task, n: int) -> None:
-        simulator = SiemensSimulator if task.backend == "siemens" else NumbaSimulator
-        self._simulator: SiemensSimulator | NumbaSimulator = simulator(n, task.wandering)
-        self._task = task
+    def __init__(self, variant: Variant, n: int) -> None:
+        simulator = SiemensSimulator if variant.backend == "siemens" else NumbaSimulator
+        self._simulator: SiemensSimulator | NumbaSimulator = simulator(n, variant.wandering)
+        self._variant = variant
         self._started = False
-        self._frames = np.zeros((n, task.n_frames, N_FRAME))  # newest first
+        self._frames = np.zeros((n, variant.n_frames, N_FRAME))  # newest first
 
     @property
     def states(self) -> FloatArray:
@@ -47,10 +47,10 @@ class PlantBatch:
         self._started = True
 
     def step(self, actions: FloatArray, restart: NDArray[np.bool_] | None = None) -> None:
-        """Step all plants with actions (n, 3), except those to restart at the task's own start."""
+        """Step all plants with actions (n, 3), except those to restart at the variant's own start."""
         self._check_started("step")
         if restart is not None:
-            self._restart(restart, self._task.read_start(None, len(actions)))
+            self._restart(restart, self._variant.read_start(None, len(actions)))
             actions = np.where(restart[:, None], 0.0, actions)
         self._simulator.step(actions)
         self._record(restart)
@@ -60,7 +60,7 @@ class PlantBatch:
             raise ResetNeeded(f"{OWNER}: reset must be called before {method}, got no call; call reset first.")
 
     def _restart(self, which: NDArray[np.bool_], start: FloatArray) -> None:
-        self._simulator.states = np.where(which[:, None], _kernels.fresh(start), self._simulator.states)
+        self._simulator.states = np.where(which[:, None], benchmark.fresh(start), self._simulator.states)
 
     def _record(self, restarted: NDArray[np.bool_] | None) -> None:
         frame = self._simulator.states[:, :N_FRAME]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from envs._kernels import CONSUMPTION, FATIGUE, FATIGUE_WEIGHT, MARKOV_NAMES, FloatArray
+from envs._kernels.benchmark import CONSUMPTION, FATIGUE, FATIGUE_WEIGHT, MARKOV_NAMES, FloatArray
 from envs.batch import PlantBatch
-from envs.task import Task, unknown
+from envs.variant import Variant, unknown
 
 if TYPE_CHECKING:
     from envs.rendering import StripChart
@@ -81,22 +81,24 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
     def __init__(
         self,
-        setpoint: float = Task.setpoint,
-        wandering: bool = Task.wandering,
-        reward_type: str = Task.reward_type,
-        action_type: str = Task.action_type,
-        observation_type: str = Task.observation_type,
-        n_past_timesteps: int = Task.n_past_timesteps,
-        backend: str = Task.backend,
+        setpoint: float = Variant.setpoint,
+        wandering: bool = Variant.wandering,
+        reward_type: str = Variant.reward_type,
+        action_type: str = Variant.action_type,
+        observation_type: str = Variant.observation_type,
+        n_past_timesteps: int = Variant.n_past_timesteps,
+        backend: str = Variant.backend,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(unknown("render_mode", render_mode, self.metadata["render_modes"]))
-        self.task = Task(setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps, backend)
-        self.observation_space = self.task.observation_space()
-        self.action_space = self.task.action_space()
+        self.variant = Variant(
+            setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps, backend
+        )
+        self.observation_space = self.variant.observation_space()
+        self.action_space = self.variant.action_space()
         self.render_mode = render_mode
-        self._batch = PlantBatch(self.task, 1)
+        self._batch = PlantBatch(self.variant, 1)
         self._generator: np.random.Generator | None = None  # the one the plant draws from; None before the first reset
         self._loss = 0.0
         self._chart = None if render_mode is None else _strip_chart(window=render_mode == "human")
@@ -105,7 +107,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
         """Start an episode; see the class for the options."""
-        start = self.task.read_start(options, 1)
+        start = self.variant.read_start(options, 1)
         super().reset(seed=seed)
         if self._generator is not self.np_random:
             self._generator = self.np_random
@@ -119,13 +121,13 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Change the steerings and let the plant run one step."""
-        changes = self.task.read_action(action)
+        changes = self.variant.read_action(action)
         before = self._loss
         self._batch.step(changes)
         info = self._info()
         if self._chart is not None:
             self._chart.add(info)
-        return self._batch.observations()[0], self.task.reward(before, self._loss), False, False, info
+        return self._batch.observations()[0], self.variant.reward(before, self._loss), False, False, info
 
     def render(self) -> Any:
         """Return the strip chart of the episode as an array (600, 800, 3), or show it in its window."""

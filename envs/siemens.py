@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from envs._kernels import (
+from envs._kernels.benchmark import (
     DIRECTION,
     DOMAIN,
     HIDDEN_GAIN,

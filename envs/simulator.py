@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from envs import _kernels
-from envs._goldstone import STRONGEST
-from envs._kernels import (
+from envs._kernels import benchmark
+from envs._kernels.benchmark import (
     DIRECTION,
     DOMAIN,
     FATIGUE,
@@ -23,6 +22,7 @@ from envs._kernels import (
     SETPOINT,
     FloatArray,
 )
+from envs._kernels.goldstone import STRONGEST
 
 _BLOCK = 64  # steps a plant draws for at once: few calls, yet what 1024 plants draw stays close to the processor
 
@@ -68,7 +68,7 @@ class NumbaSimulator:
     Attributes
     ----------
     states : ndarray of shape (n, N_STATE)
-        The plants' states; assign rows of `_kernels.fresh` to start plants anew at the next step.
+        The plants' states; assign rows of `benchmark.fresh` to start plants anew at the next step.
     """
 
     def __init__(self, n: int, wandering: bool) -> None:
@@ -82,7 +82,7 @@ class NumbaSimulator:
 
     def step(self, actions: FloatArray) -> None:
         """Step all plants with actions (n, 3); a fresh plant wants a zero action."""
-        self.states = _kernels.step(self.states, actions, self._noise.take(), self._wandering)
+        self.states = benchmark.step(self.states, actions, self._noise.take(), self._wandering)
 
     def settled_generators(self) -> list[np.random.Generator]:
         """Return the plants' generators, each exactly where its plant's next step will draw."""
@@ -143,7 +143,7 @@ def simulate(markov_state: Mapping[str, float] | ArrayLike, actions: ArrayLike, 
         )
     if not (np.isfinite(sequences).all() and ((draws >= 0.0) & (draws < 1.0)).all()):
         raise ValueError("simulate: actions must be finite and noise in [0, 1), got others; see draw_noise.")
-    return _kernels.rollout(state, sequences, draws)
+    return benchmark.rollout(state, sequences, draws)
 
 
 def _markov_values(markov_state: Mapping[str, Any] | ArrayLike) -> FloatArray:

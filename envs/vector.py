@@ -9,10 +9,10 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs import _kernels
-from envs._kernels import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray
+from envs._kernels import benchmark
+from envs._kernels.benchmark import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray
 from envs.batch import PlantBatch, check_entries
-from envs.task import OWNER, Task
+from envs.variant import OWNER, Variant
 
 
 class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
@@ -29,25 +29,25 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         Number of plants.
     max_episode_steps : int or None
         Steps until an episode is truncated; None for never.
-    **task
+    **variant
         setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps and backend, as for
         IndustrialBenchmarkEnv.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (Gymnasium's declaration)
 
-    def __init__(self, num_envs: int = 1, max_episode_steps: int | None = 1000, **task: Any) -> None:
+    def __init__(self, num_envs: int = 1, max_episode_steps: int | None = 1000, **variant: Any) -> None:
         _check_count("num_envs", num_envs)
         if max_episode_steps is not None:
             _check_count("max_episode_steps", max_episode_steps)
-        self.task = Task(**task)
+        self.variant = Variant(**variant)
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
-        self.single_observation_space = self.task.observation_space()
-        self.single_action_space = self.task.action_space()
+        self.single_observation_space = self.variant.observation_space()
+        self.single_action_space = self.variant.action_space()
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._batch = PlantBatch(self.task, num_envs)
+        self._batch = PlantBatch(self.variant, num_envs)
         self._seeded = False
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._ended = np.zeros(num_envs, dtype=bool)
@@ -57,23 +57,23 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
         """Start an episode on every plant."""
-        start = self.task.read_start(options, self.num_envs)
+        start = self.variant.read_start(options, self.num_envs)
         generators = self._generators(seed)
         self._batch.reseed(generators)
         self._seeded = True
         self._batch.reset(start)
-        self._losses = _kernels.loss(self._batch.states)
+        self._losses = benchmark.loss(self._batch.states)
         self._steps = np.zeros(self.num_envs, dtype=np.int64)
         self._ended = np.zeros(self.num_envs, dtype=bool)
         return self._batch.observations(), self._info()
 
     def step(self, actions: Any) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
         """Step every plant, or restart it where the last step ended its episode."""
-        changes = self.task.read_actions(actions, self.num_envs)
+        changes = self.variant.read_actions(actions, self.num_envs)
         restart = self._ended
         self._batch.step(changes, restart if restart.any() else None)
-        before, self._losses = self._losses, _kernels.loss(self._batch.states)
-        rewards = self.task.reward(before, self._losses)
+        before, self._losses = self._losses, benchmark.loss(self._batch.states)
+        rewards = self.variant.reward(before, self._losses)
         rewards[restart] = 0.0
         self._steps = np.where(restart, 0, self._steps + 1)
         limit = self.max_episode_steps
@@ -100,7 +100,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
                 f"got {steps} and {ended}; save the state again."
             )
         self._batch.set_state(state)
-        self._losses = _kernels.loss(self._batch.states)
+        self._losses = benchmark.loss(self._batch.states)
         self._steps, self._ended, self._seeded = steps, ended, True
 
     def _generators(self, seed: int | Sequence[int | None] | None) -> list[np.random.Generator | None]:

@@ -1,21 +1,21 @@
 """Closed-form Bayesian neural networks and model-based control."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from habnn_control.autoscaled import AutoscaledHABNN
-from habnn_control.network import HABNN
-from habnn_control.student_t import StudentT
-
 if TYPE_CHECKING:
+    from habnn_control.autoscaled import AutoscaledHABNN
+    from habnn_control.network import HABNN
     from habnn_control.regressor import HABNNRegressor
+    from habnn_control.student_t import StudentT
 
 __all__ = ["HABNN", "AutoscaledHABNN", "HABNNRegressor", "StudentT"]
 
+_MODULES = {"HABNN": "network", "AutoscaledHABNN": "autoscaled", "HABNNRegressor": "regressor", "StudentT": "student_t"}
+
 
 def __getattr__(name: str) -> Any:
-    """Import scikit-learn only when its estimator is asked for: it takes longer than everything else together."""
-    if name == "HABNNRegressor":
-        from habnn_control.regressor import HABNNRegressor
-
-        return HABNNRegressor
+    """Import a public class when it is first asked for: SciPy, numba and scikit-learn take a while to import."""
+    if name in _MODULES:
+        return getattr(import_module(f"habnn_control.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
-# Chosen among about 380 settings on splits 0 to 49 of the six UCI sets together; see habnn_control/uci.
+# Chosen among about 380 settings on splits 0 to 49 of the six UCI sets together; see habnn_control/regression.
 RECOMMENDED: dict[str, Any] = {
     "hidden": (50,),
     "covariance": "full",

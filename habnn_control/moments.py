@@ -5,8 +5,8 @@ from math import inf
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control._rectifier import SCRATCH_SHAPE, dof_polynomials, rectify
-from habnn_control._tails import X_ORDER
+from habnn_control._network.rectifier import SCRATCH_SHAPE, dof_polynomials, rectify
+from habnn_control._network.tails import X_ORDER
 
 Array = NDArray[np.float64]
 

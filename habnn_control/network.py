@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control import _kernels
-from habnn_control._files import load_arrays, save_arrays
-from habnn_control._settings import NetworkSettings
+from habnn_control._network import kernels
+from habnn_control._network.settings import NetworkSettings
 from habnn_control.moments import rectified
 from habnn_control.student_t import StudentT
+from habnn_control.support.files import load_arrays, save_arrays
 
 Array = NDArray[np.float64]
 FunctionSample = Callable[[ArrayLike], Array]
@@ -276,7 +276,7 @@ class HABNN:
     def _learn(self, x: Array, y: Array) -> None:
         """Run the kernel; it stops before a sample it cannot take, which is then the error's subject."""
         self._quadratic.clear()
-        taken, self._dof = _kernels.learn(
+        taken, self._dof = kernels.learn(
             self._loc,
             self._scale,
             self._shapes,
@@ -346,7 +346,7 @@ class HABNN:
             if layer not in self._quadratic:
                 left, right = np.triu_indices(z.shape[1])
                 self._quadratic[layer] = scale[:, left, right] * np.where(left == right, 1.0, 2.0)  # (n_out, pairs)
-            form = (self._quadratic[layer] @ _kernels.pair_products(np.ascontiguousarray(z.T))).T
+            form = (self._quadratic[layer] @ kernels.pair_products(np.ascontiguousarray(z.T))).T
         return np.asarray(np.maximum(form, 0.0))
 
     def point_weights(self) -> list[Array]:

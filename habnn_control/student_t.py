@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from habnn_control._tails import log_normaliser
+from habnn_control._network.tails import log_normaliser
 
 Array = NDArray[np.float64]
 

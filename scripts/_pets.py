@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import silu, softplus
 
 from agents.habnn import HABNNAgent, plant_loss
-from habnn_control.planning import Plan
+from habnn_control.control.planning import Plan
 
 Array = NDArray[np.float64]
 

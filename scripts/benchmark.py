@@ -14,9 +14,9 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-from habnn_control._command_line import command, fail, flag, parse
-from habnn_control._files import atomic_write
-from habnn_control._names import nearest
+from habnn_control.support.command_line import command, fail, flag, parse
+from habnn_control.support.files import atomic_write
+from habnn_control.support.names import nearest
 
 # Each section is a module beside this one with a function measure(repeats) -> list of Result; add yours here.
 SECTIONS = {"env": "_benchmark_env", "habnn": "_benchmark_habnn", "decision": "_benchmark_decision"}

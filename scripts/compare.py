@@ -13,11 +13,11 @@ import agents
 from agents.event_log import check_tensorboard
 from agents.registry import check_name
 from agents.runner import check_setpoint, play
-from habnn_control._command_line import command, fail, flag, parse
-from habnn_control._extras import check_extra
-from habnn_control.report import write_report
-from habnn_control.study import Study, claim, describe, run_study, write_meta
-from habnn_control.summary import headline
+from habnn_control.experiments.engine import Study, claim, describe, run_study, write_meta
+from habnn_control.experiments.report import write_report
+from habnn_control.experiments.summary import headline
+from habnn_control.support.command_line import command, fail, flag, parse
+from habnn_control.support.extras import check_extra
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from matplotlib.image import imsave
 import agents
 import envs  # noqa: F401  # registers the environments
 from habnn_control import HABNN
-from habnn_control._command_line import flag, parse
-from habnn_control._files import atomic_write
+from habnn_control.support.command_line import flag, parse
+from habnn_control.support.files import atomic_write
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 import sys
 from dataclasses import dataclass
 
-from habnn_control._command_line import fail, flag, parse, positional
-from habnn_control.report import write_report
-from habnn_control.summary import headline
+from habnn_control.experiments.report import write_report
+from habnn_control.experiments.summary import headline
+from habnn_control.support.command_line import fail, flag, parse, positional
 
 
 @dataclass(frozen=True)

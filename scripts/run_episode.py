@@ -20,11 +20,17 @@ from agents.event_log import EventLog, check_tensorboard
 from agents.habnn import HABNNAgent
 from agents.registry import check_name
 from agents.runner import Recorder, check_setpoint, make_env, play
-from habnn_control._command_line import command, fail, flag, parse
-from habnn_control._files import atomic_write
-from habnn_control.dynamics import Prediction
-from habnn_control.plotting import loss_panel, prediction_panel, save_figure, stacked_figure, steerings_panel
-from habnn_control.study import Run, Study, tidy_losses, write_csv
+from habnn_control.control.transition_model import Prediction
+from habnn_control.experiments.engine import Run, Study, tidy_losses, write_csv
+from habnn_control.experiments.plotting import (
+    loss_panel,
+    prediction_panel,
+    save_figure,
+    stacked_figure,
+    steerings_panel,
+)
+from habnn_control.support.command_line import command, fail, flag, parse
+from habnn_control.support.files import atomic_write
 
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 
 from agents.runner import play
-from habnn_control._command_line import fail, flag, parse
-from habnn_control._parallel import Progress, execute
-from habnn_control.study import Study, Task, write_csv
+from habnn_control.experiments.engine import Study, Task, write_csv
+from habnn_control.experiments.parallel import Progress, execute
+from habnn_control.support.command_line import fail, flag, parse
 
 OFF_POLICY = {
     "normalise": (True, False),

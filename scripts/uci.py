@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from habnn_control._command_line import command, fail, flag, parse
-from habnn_control.study import claim, write_meta
-from habnn_control.uci import sensitivity
-from habnn_control.uci.data import SOURCES, locate, read, sha256
-from habnn_control.uci.methods import METHODS
-from habnn_control.uci.protocol import BLOCKS
-from habnn_control.uci.report import write_report
-from habnn_control.uci.study import RegressionStudy, read_study, run_study
+from habnn_control.experiments.engine import claim, write_meta
+from habnn_control.regression import sensitivity
+from habnn_control.regression.data import SOURCES, locate, read, sha256
+from habnn_control.regression.methods import METHODS
+from habnn_control.regression.protocol import BLOCKS
+from habnn_control.regression.report import write_report
+from habnn_control.regression.study import RegressionStudy, read_study, run_study
+from habnn_control.support.command_line import command, fail, flag, parse
 
 
 @dataclass(frozen=True)

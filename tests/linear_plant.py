@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 
-from habnn_control.dynamics import Kinematics, TransitionModel
+from habnn_control.control.transition_model import Kinematics, TransitionModel
 
 PLANT_LOW, PLANT_HIGH = np.array([0.0, 0.0, -20.0]), np.array([100.0, 10.0, 20.0])  # load, actuator, output
 STEP = 2.0

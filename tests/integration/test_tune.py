@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from agents.runner import play
-from habnn_control.study import Study
+from habnn_control.experiments.engine import Study
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts/tune.py"))
 

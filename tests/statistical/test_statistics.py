@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from habnn_control.statistics import (
+from habnn_control.experiments.statistics import (
     RESAMPLES,
     improvement_estimate,
     iqm,

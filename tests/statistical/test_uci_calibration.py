@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from habnn_control.autoscaled import AutoscaledHABNN
-from habnn_control.uci.methods.pbp import PBP
+from habnn_control.regression.methods.pbp import PBP
 
 
 def test_autoscaled_intervals_cover_as_they_claim_on_raw_units():

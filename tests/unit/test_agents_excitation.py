@@ -8,7 +8,7 @@ import pytest
 import agents
 from agents._excitation import Excitation
 from agents.runner import Recorder, make_env
-from habnn_control.sampling import Record
+from habnn_control.control.exploration import Record
 
 LOW, HIGH = np.full(3, -1.0), np.full(3, 1.0)
 PLANNED = np.array([0.1, 0.2, 0.3])

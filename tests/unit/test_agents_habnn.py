@@ -9,8 +9,8 @@ import pytest
 
 import agents
 from agents.runner import make_env
-from habnn_control.planning import ICEM
-from habnn_control.sampling import STRATEGIES, Record
+from habnn_control.control.exploration import STRATEGIES, Record
+from habnn_control.control.planning import ICEM
 from tiny_agents import POINT_MASS, TINY, PointMass, assert_same_steps, habnn, plant, point_mass_agent, steps_of
 
 # ---------------------------------------------------------------------- control

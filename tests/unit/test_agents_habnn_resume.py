@@ -5,7 +5,7 @@ import pytest
 
 import agents
 from agents.runner import make_env
-from habnn_control.dynamics import Transitions
+from habnn_control.control.transition_model import Transitions
 from tiny_agents import PointMass, assert_same_steps, distance, habnn, plant, point_mass_agent, steps_of
 
 # ---------------------------------------------------------------------- files and resuming

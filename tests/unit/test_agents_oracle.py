@@ -6,8 +6,8 @@ import pytest
 
 import agents
 from agents.runner import Recorder, make_env, play
-from habnn_control.planning import ICEM
-from habnn_control.study import Study
+from habnn_control.control.planning import ICEM
+from habnn_control.experiments.engine import Study
 
 TINY = {"horizon": 20, "n_scenarios": 2, "n_candidates": 30, "n_iterations": 2}
 

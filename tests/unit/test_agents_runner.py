@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agents.runner import Recorder, check_setpoint, logged_steps, make_env, play
-from habnn_control.study import COLUMNS, Study
+from habnn_control.experiments.engine import COLUMNS, Study
 
 
 def task_of(agent, steps=12, **changes):

@@ -11,7 +11,7 @@ import pytest
 
 import agents
 from agents.runner import Recorder, make_env
-from habnn_control._files import load_arrays, save_arrays
+from habnn_control.support.files import load_arrays, save_arrays
 
 CLASSES = {"a2c": "A2C", "td3": "TD3", "sac": "SAC", "ppo": "PPO"}
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from habnn_control._command_line import flag, parse, positional
+from habnn_control.support.command_line import flag, parse, positional
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from habnn_control.dynamics import TransitionModel, Transitions
+from habnn_control.control.transition_model import TransitionModel, Transitions
 from linear_plant import CERTAIN, NOISE, STEP, LinearPlant, learn, make_model, trained
 
 # ---------------------------------------------------------------------- learning

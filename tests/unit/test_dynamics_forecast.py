@@ -7,7 +7,7 @@ import pytest
 
 from agents.runner import make_env
 from envs import ACTUATOR_STEPS
-from habnn_control.dynamics import Kinematics, TransitionModel
+from habnn_control.control.transition_model import Kinematics, TransitionModel
 from linear_plant import CERTAIN, PLANT_HIGH, PLANT_LOW, STEP, make_model, trained
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import envs
 from envs import IndustrialBenchmarkEnv, rendering
-from envs.task import FRAME_HIGH, FRAME_LOW
+from envs.variant import FRAME_HIGH, FRAME_LOW
 
 BACKENDS = ["numba", "siemens"]
 
@@ -209,12 +209,12 @@ def test_observation_bounds_hold_at_the_worst_noise():
     worst_low, worst_high = np.full(6, np.inf), np.full(6, -np.inf)
     for setpoint in (0.0, 100.0):
         for velocity, gain, shift in np.array(np.meshgrid([0.0, 100.0], [0.0, 100.0], [0.0, 100.0])).T.reshape(-1, 3):
-            states = envs._kernels.fresh(np.array([[setpoint, velocity, gain, shift]]))
+            states = envs.benchmark.fresh(np.array([[setpoint, velocity, gain, shift]]))
             for angle in (0.25, 0.75):
                 noise = np.array([[largest, largest, 0.0, 0.0, largest, largest, largest, angle]])
                 run = states
                 for _ in range(30):
-                    run = envs._kernels.step(run, np.zeros((1, 3)), noise, False)
+                    run = envs.benchmark.step(run, np.zeros((1, 3)), noise, False)
                     worst_low = np.minimum(worst_low, run[0, :6])
                     worst_high = np.maximum(worst_high, run[0, :6])
     assert (worst_low >= FRAME_LOW).all()

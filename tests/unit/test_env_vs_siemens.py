@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.seeding import np_random
 
-from envs import _kernels
-from envs._goldstone import STRONGEST, penalty
-from envs._kernels import (
+from envs._kernels import benchmark
+from envs._kernels.benchmark import (
     DIRECTION,
     DOMAIN,
     HIDDEN_GAIN,
@@ -23,6 +22,7 @@ from envs._kernels import (
     N_NOISE_WANDERING,
     RESPONSE,
 )
+from envs._kernels.goldstone import STRONGEST, penalty
 from envs.siemens import load_ids, read_ids
 
 CORNERS = list(product((-1.0, 1.0), repeat=3))
@@ -90,9 +90,9 @@ def siemens_trajectory(setpoint, wandering, actions, noise):
 
 
 def our_trajectory(setpoint, wandering, actions, noise):
-    states = [_kernels.fresh(np.array([[setpoint, 50.0, 50.0, 50.0]]))]
+    states = [benchmark.fresh(np.array([[setpoint, 50.0, 50.0, 50.0]]))]
     for action, row in zip([np.zeros(3), *actions], noise, strict=True):
-        states.append(_kernels.step(states[-1], action[None], row[None], wandering))
+        states.append(benchmark.step(states[-1], action[None], row[None], wandering))
     return np.concatenate(states[1:])
 
 
@@ -240,10 +240,10 @@ def test_reset_options_vs_siemens():
 
 def test_step_is_pure():
     rng = np.random.default_rng(0)
-    states = _kernels.fresh(rng.uniform(0.0, 100.0, (50, 4)))
+    states = benchmark.fresh(rng.uniform(0.0, 100.0, (50, 4)))
     actions, noise = rng.uniform(-1.0, 1.0, (50, 3)), rng.random((50, N_NOISE_WANDERING))
     copies = states.copy(), actions.copy(), noise.copy()
-    first, second = (_kernels.step(states, actions, noise, True) for _ in range(2))
+    first, second = (benchmark.step(states, actions, noise, True) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     for array, copy in zip((states, actions, noise), copies, strict=True):
         np.testing.assert_array_equal(array, copy)

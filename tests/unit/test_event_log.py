@@ -8,7 +8,7 @@ import pytest
 
 import agents
 from agents.runner import Recorder, make_env, play
-from habnn_control.study import Study
+from habnn_control.experiments.engine import Study
 
 needs_tensorboard = pytest.mark.skipif(
     find_spec("tensorboard") is None, reason="tensorboard is in the tensorboard extra"

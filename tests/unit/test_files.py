@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from habnn_control._files import atomic_write, load_arrays, save_arrays
+from habnn_control.support.files import atomic_write, load_arrays, save_arrays
 
 ARRAYS = {"weights": np.arange(6.0).reshape(2, 3), "steps": np.array(7), "names": np.array(["a", "bc"])}
 
@@ -147,7 +147,7 @@ def test_atomic_write_killed_process_leaves_old_content(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"old")
     program = (
-        "import os, signal; from habnn_control._files import atomic_write\n"
+        "import os, signal; from habnn_control.support.files import atomic_write\n"
         f"with atomic_write({str(path)!r}) as file:\n"
         "    file.write(b'half' * 10_000); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

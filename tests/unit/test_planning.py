@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habnn_control.planning import ICEM, MPPI, Plan, RandomShooting, coloured_noise
+from habnn_control.control.planning import ICEM, MPPI, Plan, RandomShooting, coloured_noise
 
 PLANNERS = [ICEM(), MPPI(), RandomShooting()]
 EACH_PLANNER = pytest.mark.parametrize("planner", PLANNERS, ids=lambda planner: type(planner).__name__)

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
-from habnn_control.plotting import (
+from habnn_control.experiments.plotting import (
     NARROW,
     PAPER_LOSSES,
     WIDE,

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.report import write_report
-from habnn_control.study import COLUMNS, Run, Study, run_study, write_meta
+from habnn_control.experiments.engine import COLUMNS, Run, Study, run_study, write_meta
+from habnn_control.experiments.report import write_report
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine (apt-get install chromium)")

@@ -5,9 +5,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from habnn_control._rollout import PathDoubt
-from habnn_control.dynamics import Forecast
-from habnn_control.sampling import STRATEGIES, Record, Schedule, Strategy, loss_deviation, strategy
+from habnn_control.control.exploration import STRATEGIES, Record, Schedule, Strategy, loss_deviation, strategy
+from habnn_control.control.rollout import PathDoubt
+from habnn_control.control.transition_model import Forecast
 
 N, HORIZON = 4, 3
 WEIGHTS = np.array([1.0, 1.0, 5.0])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from cloudpickle import register_pickle_by_value
 
-from habnn_control.study import (
+from habnn_control.experiments.engine import (
     COLUMNS,
     Run,
     Study,

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.study import COLUMNS, Run, Study, read_tables, run_study
-from habnn_control.summary import curves_of, headline, summarise, windows_within
+from habnn_control.experiments.engine import COLUMNS, Run, Study, read_tables, run_study
+from habnn_control.experiments.summary import curves_of, headline, summarise, windows_within
 
 STUDY = Study(("noop", "sac", "oracle"), (100.0, 20.0), 5, 100, 0)
 LEVEL = {"noop": 300.0, "sac": 280.0, "oracle": 200.0}

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.uci import data
+from habnn_control.regression import data
 
 
 def csv(path, rows=30, header="a,b,y", bad=None):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from habnn_control import HABNN
-from habnn_control.uci import methods
-from habnn_control.uci.methods import METHODS, pbp
-from habnn_control.uci.methods.base import NOISE_SHARES, NoiseChosen, gaussian
+from habnn_control.regression import methods
+from habnn_control.regression.methods import METHODS, pbp
+from habnn_control.regression.methods.base import NOISE_SHARES, NoiseChosen, gaussian
 
 LEARNING = [name for name in METHODS if name != "constant"]
 
@@ -161,6 +161,6 @@ def test_check_raises_on_name(name, message):
 
 
 def test_check_raises_on_missing_extra(monkeypatch):
-    monkeypatch.setattr("habnn_control._extras.find_spec", lambda _: None)
+    monkeypatch.setattr("habnn_control.support.extras.find_spec", lambda _: None)
     with pytest.raises(ValueError, match=r"nuts must have the package numpyro, got none; install the regression extra"):
         methods.check("nuts")

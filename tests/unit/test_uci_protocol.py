@@ -5,8 +5,8 @@ import pytest
 from scipy import integrate, stats
 
 from habnn_control import StudentT
-from habnn_control.uci.predictive import GaussianMixture
-from habnn_control.uci.protocol import BLOCKS, SCORES, TEST_SETS, Task, play, score, split
+from habnn_control.regression.predictive import GaussianMixture
+from habnn_control.regression.protocol import BLOCKS, SCORES, TEST_SETS, Task, play, score, split
 
 
 def table(n=200):
@@ -110,5 +110,5 @@ def test_gaussian_mixture_vs_quadrature():
 
 
 def test_play_counts_the_rows_a_method_used(files, monkeypatch):
-    monkeypatch.setattr("habnn_control.uci.methods.closed_form.Constant.max_rows", 100)
+    monkeypatch.setattr("habnn_control.regression.methods.closed_form.Constant.max_rows", 100)
     assert play(task(), files).n_train == 100

@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.uci import bars as bars_module
-from habnn_control.uci import figures, sensitivity, tables
-from habnn_control.uci.data import SOURCES
-from habnn_control.uci.methods import METHODS, check
-from habnn_control.uci.paper import lookup, printed
-from habnn_control.uci.protocol import BLOCKS, TEST_SETS
+from habnn_control.regression import bars as bars_module
+from habnn_control.regression import figures, sensitivity, tables
+from habnn_control.regression.data import SOURCES
+from habnn_control.regression.methods import METHODS, check
+from habnn_control.regression.paper import lookup, printed
+from habnn_control.regression.protocol import BLOCKS, TEST_SETS
 
 
 def results(methods=("constant", "habnn", "habnn-recommended", "kbnn", "svi", "nuts"), datasets=("concrete", "mine")):

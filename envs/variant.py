@@ -1,0 +1,164 @@
+"""What the agent sees, does and is paid for: the variants of the benchmark, their spaces and their input checks."""
+
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+from gymnasium import spaces
+
+from envs._kernels.benchmark import FloatArray
+
+T = TypeVar("T", float, FloatArray)
+
+OWNER = "IndustrialBenchmark"
+START_NAMES = ("setpoint", "velocity", "gain", "shift")
+START_STEERING = 50.0
+DISCRETE_ACTIONS = np.array(list(product((-1.0, 0.0, 1.0), repeat=3)))  # (27, 3), in the order of IBGym
+
+# Bounds no observation leaves, whatever the actions (IBGym declares 0..1000, which high velocity and gain exceed).
+# fatigue     = base (1 + 2 a) / 3 with a <= 1, and base <= 30000 / 100 at velocity = gain = 0.
+# consumption = m - z (1 + 0.005 m): m is between 0 and exp(8.5) + 25 (1 + 1.24), operational cost and mis-calibration
+# at their worst; |z| < 12.3, as a normal made of 53-bit uniforms stays below 8.6, one of NumPy's ziggurat below 12.3.
+_LARGEST_MEAN, _LARGEST_NORMAL = math.exp(8.5) + 25.0 * (1.0 + 1.24), 12.3
+FRAME_LOW = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -_LARGEST_NORMAL])
+FRAME_HIGH = np.array(
+    [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]
+)
+
+_CHOICES: dict[str, Sequence[str]] = {
+    "reward_type": ("classic", "delta"),
+    "action_type": ("continuous", "discrete"),
+    "observation_type": ("classic", "include_past"),
+    "backend": ("numba", "siemens"),
+}
+
+
+def unknown(what: str, got: object, valid: Sequence[str]) -> str:
+    """Return the message for a name that is not one of the valid ones; it names the nearest."""
+    near = get_close_matches(str(got), valid, n=1, cutoff=0.0)
+    return f"{OWNER}: {what} must be one of {', '.join(valid)}, got {got!r}; did you mean {near[0]!r}?"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One variant of the benchmark; IndustrialBenchmarkEnv describes the fields."""
+
+    setpoint: float = 50.0
+    wandering: bool = False
+    reward_type: str = "classic"
+    action_type: str = "continuous"
+    observation_type: str = "classic"
+    n_past_timesteps: int = 30
+    backend: str = "numba"
+
+    def __post_init__(self) -> None:
+        percentages("setpoint", self.setpoint, 1)
+        for name, valid in _CHOICES.items():
+            if getattr(self, name) not in valid:
+                raise ValueError(unknown(name, getattr(self, name), valid))
+        if not isinstance(self.wandering, bool):
+            raise TypeError(f"{OWNER}: wandering must be True or False, got {self.wandering!r}; pass a bool.")
+        if not (isinstance(self.n_past_timesteps, int) and self.n_past_timesteps >= 1):
+            raise ValueError(
+                f"{OWNER}: n_past_timesteps must be an integer of at least 1, got {self.n_past_timesteps!r}; "
+                "the current frame counts as one."
+            )
+
+    @property
+    def n_frames(self) -> int:
+        """Number of frames in an observation."""
+        return self.n_past_timesteps if self.observation_type == "include_past" else 1
+
+    def observation_space(self) -> spaces.Space[FloatArray]:
+        """Return the space of one plant's observations; float64, so that they equal the simulator's numbers."""
+        low, high = np.tile(FRAME_LOW, self.n_frames), np.tile(FRAME_HIGH, self.n_frames)
+        return spaces.Box(low, high, dtype=np.float64)
+
+    def action_space(self) -> spaces.Space[Any]:
+        """Return the space of one plant's actions."""
+        if self.action_type == "discrete":
+            return spaces.Discrete(len(DISCRETE_ACTIONS))
+        return spaces.Box(-1.0, 1.0, (3,), dtype=np.float32)
+
+    def reward(self, loss_before: T, loss: T) -> T:
+        """Return the reward for numbers or arrays of losses before and after a step."""
+        return loss_before - loss if self.reward_type == "delta" else -loss
+
+    def read_action(self, action: Any) -> FloatArray:
+        """Return one plant's action as changes (1, 3) of the steerings, or raise."""
+        if self.action_type == "discrete":
+            try:
+                indices = np.array([operator.index(action)])
+            except TypeError:
+                raise TypeError(
+                    f"{OWNER}: action must be an integer from 0 to 26, got {action!r}; see action_space."
+                ) from None
+            return _from_indices(indices)
+        return _finite(action, (3,)).reshape(1, 3)
+
+    def read_actions(self, actions: Any, n: int) -> FloatArray:
+        """Return the actions of n plants as changes (n, 3) of the steerings, or raise."""
+        if self.action_type == "discrete":
+            indices = np.asarray(actions)
+            if indices.shape != (n,) or not np.issubdtype(indices.dtype, np.integer):
+                raise ValueError(
+                    f"{OWNER}: actions must be {n} integers from 0 to 26, "
+                    f"got shape {indices.shape} of {indices.dtype}; see action_space."
+                )
+            return _from_indices(indices)
+        return _finite(actions, (n, 3))
+
+    def read_start(self, options: Mapping[str, Any] | None, n: int) -> FloatArray:
+        """Return where n plants start, (n, 4) setpoints, velocities, gains and shifts, or raise."""
+        if options is not None and not isinstance(options, Mapping):
+            raise TypeError(f"{OWNER}: options must be a dict or None, got {options!r}; its keys are {START_NAMES}.")
+        start = np.full((n, 4), START_STEERING)
+        start[:, 0] = self.setpoint
+        for name, value in (options or {}).items():
+            if name not in START_NAMES:
+                raise ValueError(unknown("option", name, START_NAMES))
+            start[:, START_NAMES.index(name)] = percentages(f"option {name!r}", value, n)
+        return start
+
+
+def percentages(name: str, value: Any, n: int) -> FloatArray:
+    """Return a number from 0 to 100, or one for each of n plants, as an array (n,), or raise."""
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{OWNER}: {name} must be a number from 0 to 100, got {value!r}; pass a float.") from None
+    if numbers.shape not in ((), (n,)):
+        raise ValueError(f"{OWNER}: {name} must be one number or {n}, got shape {numbers.shape}; pass a float.")
+    if not np.all((numbers >= 0.0) & (numbers <= 100.0)):
+        raise ValueError(
+            f"{OWNER}: {name} must be from 0 to 100, got {value!r}; the plant is defined on this range only."
+        )
+    return np.broadcast_to(numbers, (n,))
+
+
+def _finite(actions: Any, shape: tuple[int, ...]) -> FloatArray:
+    try:
+        changes = np.asarray(actions, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{OWNER}: action must be an array of numbers, got {actions!r}; see action_space.") from None
+    if changes.shape != shape:
+        raise ValueError(f"{OWNER}: action must have shape {shape}, got {changes.shape}; see action_space.")
+    # For the three numbers of one plant NumPy's reduction would take longer than the plant's step.
+    finite = all(map(math.isfinite, changes.tolist())) if changes.ndim == 1 else np.isfinite(changes).all()
+    if not finite:
+        raise ValueError(f"{OWNER}: action must be finite, got {changes}; the policy that made it has diverged.")
+    return changes
+
+
+def _from_indices(indices: Any) -> FloatArray:
+    if not ((indices >= 0) & (indices < len(DISCRETE_ACTIONS))).all():
+        raise ValueError(
+            f"{OWNER}: action must be from 0 to {len(DISCRETE_ACTIONS) - 1}, got {indices}; see action_space."
+        )
+    changes: FloatArray = DISCRETE_ACTIONS[indices]
+    return changes

@@ -1,0 +1,128 @@
+"""The settings of a network, checked once."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import Any, Self
+
+import numpy as np
+
+from habnn_control.support.names import nearest
+
+COVARIANCES = ("diagonal", "full")
+FANS = ("in", "out")
+ACTIVATIONS = ("relu", "leaky_relu", "identity")
+
+
+def _require(condition: bool, name: str, constraint: str, value: object, remedy: str) -> None:
+    if not condition:
+        raise ValueError(f"HABNN: {name} must be {constraint}, got {value!r}; {remedy}.")
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"HABNN: {name} must be a whole number, got {value!r}; pass an int.")
+    _require(bool(value >= least), name, f"at least {least}", value, "pass a larger number")
+    return int(value)
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"HABNN: {name} must be a number, got {value!r}; pass a float.")
+    return float(value)
+
+
+def _choice(name: str, value: object, valid: Sequence[str]) -> str:
+    if value not in valid:
+        raise ValueError(
+            f"HABNN: {name} must be one of {', '.join(valid)}, got {value!r}; {nearest(str(value), valid)}"
+        )
+    return str(value)
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """What `HABNN` was made with; see its docstring for the meaning of each."""
+
+    n_inputs: int
+    n_outputs: int
+    hidden: tuple[int, ...]
+    dof: float
+    scale: float
+    covariance: str
+    noise_variance: tuple[float, ...]
+    seed: int
+    prior_std: float
+    output_prior_std: float
+    output_scale: float
+    activation: str
+    slope: float
+    fan: str
+    drift: float
+    max_dof: float
+    noise_weight: float
+
+    @classmethod
+    def checked(cls, **given: Any) -> Self:
+        """Check all settings and fill in those that follow from others."""
+        n_outputs = _whole("n_outputs", given["n_outputs"], 1)
+        scale, prior_std = _number("scale", given["scale"]), _number("prior_std", given["prior_std"])
+        output_scale, output_prior_std = given["output_scale"], given["output_prior_std"]
+        noise = np.atleast_1d(np.asarray(given["noise_variance"], dtype=np.float64))
+        _require(
+            noise.shape in ((1,), (n_outputs,)), "noise_variance", "a number or one an output", noise.shape, "fix it"
+        )
+        settings = cls(
+            n_inputs=_whole("n_inputs", given["n_inputs"], 1),
+            n_outputs=n_outputs,
+            hidden=tuple(_whole("hidden", width, 1) for width in given["hidden"]),
+            dof=_number("dof", given["dof"]),
+            scale=scale,
+            covariance=_choice("covariance", given["covariance"], COVARIANCES),
+            noise_variance=tuple(np.broadcast_to(noise, n_outputs).tolist()),
+            seed=_whole("seed", given["seed"], 0),
+            prior_std=prior_std,
+            output_prior_std=prior_std if output_prior_std is None else _number("output_prior_std", output_prior_std),
+            output_scale=scale if output_scale is None else _number("output_scale", output_scale),
+            activation=_choice("activation", given["activation"], ACTIVATIONS),
+            slope=_number("slope", given["slope"]),
+            fan=_choice("fan", given["fan"], FANS),
+            drift=_number("drift", given["drift"]),
+            max_dof=_number("max_dof", given["max_dof"]),
+            noise_weight=_number("noise_weight", given["noise_weight"]),
+        )
+        settings._check_ranges()
+        return settings
+
+    def _check_ranges(self) -> None:
+        _require(self.dof > 2, "dof", "above 2", self.dof, "the variance does not exist below")
+        for name in ("scale", "output_scale"):
+            value = getattr(self, name)
+            _require(0 < value < inf, name, "positive and finite", value, "a weight needs some uncertainty to learn")
+        for name in ("prior_std", "output_prior_std", "drift"):
+            value = getattr(self, name)
+            _require(0 <= value < inf, name, "finite and not negative", value, "pass 0 to switch it off")
+        for value in self.noise_variance:
+            _require(0 < value < inf, "noise_variance", "positive and finite", value, "every sensor has some noise")
+        _require(0 <= self.slope <= 1, "slope", "in [0, 1]", self.slope, "0 is ReLU, 1 the identity")
+        _require(self.max_dof >= self.dof, "max_dof", f"at least dof = {self.dof:g}", self.max_dof, "raise the cap")
+        _require(self.noise_weight > 0, "noise_weight", "positive", self.noise_weight, "pass math.inf for fixed noise")
+
+    @property
+    def prior_stds(self) -> list[float]:
+        """Standard deviation of the prior locations, for each layer."""
+        return [self.prior_std] * len(self.hidden) + [self.output_prior_std]
+
+    @property
+    def scales(self) -> list[float]:
+        """Prior squared scale, for each layer."""
+        return [self.scale] * len(self.hidden) + [self.output_scale]
+
+    @property
+    def negative_slope(self) -> float:
+        """Slope of the activation below zero."""
+        return {"relu": 0.0, "leaky_relu": self.slope, "identity": 1.0}[self.activation]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings as keyword arguments of `HABNN`, in plain types."""
+        return asdict(self)

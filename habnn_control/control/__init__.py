@@ -1,0 +1,1 @@
+"""What a controller is made of; nothing here knows one particular plant."""

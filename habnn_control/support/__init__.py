@@ -1,0 +1,1 @@
+"""What all rooms share: files, command lines, names, optional packages, compilation."""

@@ -1,0 +1,117 @@
+"""Command lines from frozen dataclasses: one field a flag, with its default and its help beside it."""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import field, fields
+from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+from habnn_control.support.names import nearest
+
+T = TypeVar("T")
+
+
+def flag(default: Any, description: str, choices: Sequence[str] = ()) -> Any:
+    """Declare a field of a configuration: its default, what --help says, and the only values allowed, if any."""
+    return field(default=default, metadata={"help": description, "choices": tuple(choices)})
+
+
+def positional(description: str) -> Any:
+    """Declare the field that takes the arguments without a flag, at least one of them."""
+    return field(metadata={"help": description, "positional": True})
+
+
+def parse(config: type[T], description: str | None, arguments: Sequence[str] | None = None) -> T:
+    """Read a configuration from the command line.
+
+    Parameters
+    ----------
+    config : dataclass
+        Fields made with `flag`, of type int, float, str, bool or a tuple of one of these.
+    description : str
+        What --help says first.
+    arguments : sequence of str, optional
+        Instead of those the program was called with.
+
+    Returns
+    -------
+    config
+        With every field set.
+    """
+    parser = _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    hints = get_type_hints(config)
+    for item in fields(config):  # type: ignore[arg-type]
+        _add(parser, item.name, hints[item.name], item.default, item.metadata)
+    values, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        flags = [option for option in parser._option_string_actions if option.startswith("--")]
+        hint = nearest(unknown[0], flags) if unknown[0].startswith("-") else "see --help."
+        parser.error(f"flag must be one of {', '.join(flags)}, got {unknown[0]!r}; {hint}")
+    return config(**vars(values))
+
+
+def command() -> str:
+    """Return the command this program was called with, ready to paste into a shell."""
+    return shlex.join(["python", *sys.argv])
+
+
+def fail(error: Exception | str) -> int:
+    """Print an error of the user as one line and return the exit code for it."""
+    print(f"error: {error}", file=sys.stderr)
+    return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as those of all bad input."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(fail(message))
+
+
+def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, metadata: Any) -> None:
+    if metadata.get("positional"):
+        parser.add_argument(name, nargs="+", type=get_args(hint)[0], action=_StoreTuple, help=metadata["help"])
+        return
+    shown = " ".join(map(str, default)) if isinstance(default, tuple) else str(default)
+    options: dict[str, Any] = {"default": default, "help": f"{metadata['help']} (default: {shown or 'none'})"}
+    if hint is bool:
+        options["action"] = argparse.BooleanOptionalAction
+    elif get_origin(hint) is tuple:
+        kind = get_args(hint)[0]
+        options |= {"nargs": "+", "type": _reader(kind, metadata["help"])}
+        options |= {"action": _StoreTuple, "metavar": kind.__name__.upper()}
+    elif metadata["choices"]:
+        options |= {"type": _one_of(metadata["choices"]), "metavar": "{" + ",".join(metadata["choices"]) + "}"}
+    else:
+        options |= {"type": _reader(hint, metadata["help"]), "metavar": hint.__name__.upper()}
+    parser.add_argument(f"--{name.replace('_', '-')}", **options)
+
+
+class _StoreTuple(argparse.Action):
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
+        setattr(namespace, self.dest, tuple(values))
+
+
+def _reader(kind: type, description: str) -> Any:
+    """Return a function that reads a value of some kind, and tells what the flag is for if it cannot."""
+
+    def read(text: str) -> Any:
+        try:
+            return kind(text)
+        except ValueError:
+            wish = {int: "a whole number", float: "a number"}[kind]
+            raise argparse.ArgumentTypeError(f"must be {wish}, got {text!r}; it means: {description}") from None
+
+    return read
+
+
+def _one_of(choices: Sequence[str]) -> Any:
+    def check(value: str) -> str:
+        if value not in choices:
+            raise argparse.ArgumentTypeError(
+                f"must be one of {', '.join(choices)}, got {value!r}; {nearest(value, choices)}"
+            )
+        return value
+
+    return check
