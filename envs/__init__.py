@@ -3,6 +3,7 @@
 from gymnasium.envs.registration import register
 
 from envs._kernels.benchmark import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
+from envs.description import find_plant
 from envs.industrial_benchmark import IndustrialBenchmarkEnv
 from envs.simulator import draw_noise, simulate
 from envs.vector import IndustrialBenchmarkVectorEnv
@@ -14,6 +15,7 @@ __all__ = [
     "IndustrialBenchmarkEnv",
     "IndustrialBenchmarkVectorEnv",
     "draw_noise",
+    "find_plant",
     "simulate",
 ]
 

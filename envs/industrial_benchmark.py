@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 import numpy as np
 
-from envs._kernels.benchmark import CONSUMPTION, FATIGUE, FATIGUE_WEIGHT, MARKOV_NAMES, FloatArray
+from envs._kernels.benchmark import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray, combined_loss
 from envs.batch import PlantBatch
 from envs.variant import Variant, unknown
 
@@ -44,6 +44,10 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     ## Reward
     ``-loss`` with loss = consumption + 3 x fatigue; with ``reward_type="delta"`` the fall of the loss since the last
     step.
+
+    ## Plant
+    The attribute ``plant`` describes the process to a controller (`habnn_control.control.plant.Plant`): the loss, the
+    motion of velocity, gain and shift, and the setpoint as an exogenous entry.
 
     ## Info
     ``loss``, ``consumption``, ``fatigue``, and ``markov_state``, the full hidden state under the names of IBGym.
@@ -97,6 +101,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         )
         self.observation_space = self.variant.observation_space()
         self.action_space = self.variant.action_space()
+        self.plant = self.variant.plant()
         self.render_mode = render_mode
         self._batch = PlantBatch(self.variant, 1)
         self._generator: np.random.Generator | None = None  # the one the plant draws from; None before the first reset
@@ -155,7 +160,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
     def _info(self) -> dict[str, Any]:
         values = self._batch.states[0].tolist()
-        self._loss = values[CONSUMPTION] + FATIGUE_WEIGHT * values[FATIGUE]
+        self._loss = combined_loss(values[CONSUMPTION], values[FATIGUE])
         return {
             "loss": self._loss,
             "consumption": values[CONSUMPTION],

@@ -11,7 +11,18 @@ from typing import Any, TypeVar
 import numpy as np
 from gymnasium import spaces
 
-from envs._kernels.benchmark import FloatArray
+from envs._kernels.benchmark import (
+    ACTUATOR_STEPS,
+    CONSUMPTION,
+    FATIGUE,
+    GAIN,
+    SETPOINT,
+    SHIFT,
+    VELOCITY,
+    FloatArray,
+    loss,
+)
+from habnn_control.control.plant import Actuators, Plant
 
 T = TypeVar("T", float, FloatArray)
 
@@ -29,6 +40,9 @@ FRAME_LOW = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -_LARGEST_NORMAL])
 FRAME_HIGH = np.array(
     [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]
 )
+
+_SWEEP = (0.25, 0.25, 0.45)  # parts of the range: a wide swing of shift pays, one of gain brings lasting fatigue
+_COLUMNS = {"consumption": CONSUMPTION, "fatigue": FATIGUE, "velocity": VELOCITY, "gain": GAIN, "shift": SHIFT}
 
 _CHOICES: dict[str, Sequence[str]] = {
     "reward_type": ("classic", "delta"),
@@ -85,6 +99,17 @@ class Variant:
             return spaces.Discrete(len(DISCRETE_ACTIONS))
         return spaces.Box(-1.0, 1.0, (3,), dtype=np.float32)
 
+    def plant(self) -> Plant:
+        """Return what a controller is told: entries are those of the newest frame, older frames are ignored."""
+        moved = Actuators((VELOCITY, GAIN, SHIFT), ACTUATOR_STEPS, _SWEEP)
+        return Plant(
+            plant_loss,
+            actuators=moved if self.action_type == "continuous" else None,
+            exogenous=(SETPOINT,),
+            ignored=range(len(FRAME_LOW), self.n_frames * len(FRAME_LOW)),
+            columns=_COLUMNS,
+        )
+
     def reward(self, loss_before: T, loss: T) -> T:
         """Return the reward for numbers or arrays of losses before and after a step."""
         return loss_before - loss if self.reward_type == "delta" else -loss
@@ -124,6 +149,11 @@ class Variant:
                 raise ValueError(unknown("option", name, START_NAMES))
             start[:, START_NAMES.index(name)] = percentages(f"option {name!r}", value, n)
         return start
+
+
+def plant_loss(actions: FloatArray, observations: FloatArray) -> FloatArray:  # noqa: ARG001  # the form of a Loss
+    """Return consumption + 3 x fatigue (...,) of observations (..., n_observed)."""
+    return loss(observations)
 
 
 def percentages(name: str, value: Any, n: int) -> FloatArray:

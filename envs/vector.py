@@ -41,6 +41,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         if max_episode_steps is not None:
             _check_count("max_episode_steps", max_episode_steps)
         self.variant = Variant(**variant)
+        self.plant = self.variant.plant()
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
         self.single_observation_space = self.variant.observation_space()

@@ -244,7 +244,7 @@ class HABNN:
             raise
         return self
 
-    def loosen(self, variances: ArrayLike) -> None:
+    def add_bias_noise(self, variances: ArrayLike) -> None:
         """Let the offset of each output wander: add to the variance, in units of y, of what is known of its bias.
 
         Called between samples, it makes the biases random walks, which follow what no input shows.
@@ -263,7 +263,7 @@ class HABNN:
         bias = self._scale_diagonal(len(self._shapes) - 1)[:, -1]
         bias += added * (1 - 2 / self._dof) / self._per_layer[0, -1] ** 2
 
-    def widen(self, factor: float) -> None:
+    def inflate_output_scale(self, factor: float) -> None:
         """Multiply the squared scales of the output layer: what was learned counts for that many times less.
 
         For samples that are not independent, and so say less than their number.

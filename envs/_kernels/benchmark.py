@@ -14,6 +14,7 @@ instructions that each serve several plants (eight with AVX-512).
 """
 
 import math
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from envs._kernels.elementary import clip, exp, jit, log, sine
 from envs._kernels.goldstone import MAX_STEP, penalty, turn
 
 FloatArray = NDArray[np.float64]
+T = TypeVar("T", float, FloatArray)
 
 MARKOV_NAMES = (
     *("setpoint", "velocity", "gain", "shift", "fatigue", "consumption"),
@@ -67,10 +69,17 @@ def fresh(start: FloatArray) -> FloatArray:
     return states
 
 
+def combined_loss(consumption: T, fatigue: T) -> T:
+    """Return consumption + 3 fatigue, of numbers or of arrays."""
+    return consumption + FATIGUE_WEIGHT * fatigue
+
+
+_combined_loss = jit(combined_loss)
+
+
 def loss(states: FloatArray) -> FloatArray:
-    """Return the losses (n,) of n plants: consumption + 3 fatigue."""
-    losses: FloatArray = states[:, CONSUMPTION] + FATIGUE_WEIGHT * states[:, FATIGUE]
-    return losses
+    """Return the losses (...,) of states or observations, whose first six entries are the same."""
+    return combined_loss(states[..., CONSUMPTION], states[..., FATIGUE])
 
 
 @jit
@@ -257,5 +266,5 @@ def rollout(state: FloatArray, actions: FloatArray, noise: FloatArray) -> FloatA
                     lanes[_at(NOISE + k, j)] = noise[(first + j) % len(noise), t, k]
             _advance(lanes, size, False)
             for j in range(size):
-                losses[first + j, t] = lanes[_at(CONSUMPTION, j)] + FATIGUE_WEIGHT * lanes[_at(FATIGUE, j)]
+                losses[first + j, t] = _combined_loss(lanes[_at(CONSUMPTION, j)], lanes[_at(FATIGUE, j)])
     return losses

@@ -160,7 +160,7 @@ class TransitionModel:
     def renew_offsets(self) -> None:
         """Make the offsets uncertain again: the hidden states of another episode are not those of the last one."""
         if self._forgetting and self.network.n_samples:
-            self.network.loosen(_ANEW * self.network.noise_variance)
+            self.network.add_bias_noise(_ANEW * self.network.noise_variance)
 
     def follow(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Move on to the observation that followed `action` without learning from it."""
@@ -230,7 +230,7 @@ class TransitionModel:
         inputs, learned = self._next_inputs(action), targets - self.memory.past[-1] if self._delta else targets
         low, high = self._interval(self.network.predict(inputs), _COVERAGE)
         self.network.update(inputs[0], learned)
-        self.network.loosen(self._forgetting * self.network.noise_variance)
+        self.network.add_bias_noise(self._forgetting * self.network.noise_variance)
         self.follow(action, observation)
         missed = (learned < low) | (learned > high)
         widths = self.memory.widths * np.exp(_CORRECTION * (missed - (1 - _COVERAGE)))
@@ -259,7 +259,7 @@ class TransitionModel:
                     self.renew_offsets()
                     self.begin(before)
                 self.observe(action, after)
-            self.network.widen(max(n / _LOG_WORTH, 1.0))
+            self.network.inflate_output_scale(max(n / _LOG_WORTH, 1.0))
         except ValueError:
             self.set_state(state)
             raise

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 HEAVY = {"torch", "stable_baselines3"}
 FORBIDDEN = {
     "habnn_control": {"envs", "agents", "scripts", "gymnasium", "gym"},
-    "envs": {"habnn_control", "agents", "scripts", "gym"} | HEAVY,
+    "envs": {"agents", "scripts", "gym"} | HEAVY,
     "agents": {"scripts", "gym"},
 }
 

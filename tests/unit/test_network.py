@@ -268,7 +268,7 @@ def test_loosen_adds_to_the_variance_everywhere(covariance):
     network = HABNN(3, 2, hidden=(5,), covariance=covariance, seed=1)
     inputs = np.random.default_rng(0).standard_normal((4, 3))
     before = network.predict(inputs)
-    network.loosen([0.3, 0.0])
+    network.add_bias_noise([0.3, 0.0])
     after = network.predict(inputs)
     np.testing.assert_array_equal(after.mean, before.mean)
     np.testing.assert_allclose(after.variance - before.variance, [[0.3, 0.0]] * 4, atol=1e-12)
@@ -278,7 +278,7 @@ def test_loosen_adds_to_the_variance_everywhere(covariance):
 def test_loosen_raises_on_variances_that_are_none(bad):
     network = HABNN(3, 2, hidden=(5,))
     with pytest.raises(ValueError, match="HABNN: variances must be finite, not negative and of shape"):
-        network.loosen(bad)
+        network.add_bias_noise(bad)
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -286,7 +286,7 @@ def test_widen_scales_what_the_output_layer_does_not_know(covariance):
     """A linear network is its output layer: all variance but the noise's is multiplied."""
     network = HABNN(3, 2, hidden=(), covariance=covariance, seed=1).fit(X, Y)
     before = network.predict(X, include_noise=False)
-    network.widen(7.0)
+    network.inflate_output_scale(7.0)
     after = network.predict(X, include_noise=False)
     np.testing.assert_array_equal(after.mean, before.mean)
     np.testing.assert_allclose(after.variance, 7 * before.variance, rtol=1e-12)
@@ -295,4 +295,4 @@ def test_widen_scales_what_the_output_layer_does_not_know(covariance):
 @pytest.mark.parametrize("bad", [0.9, np.inf, np.nan])
 def test_widen_raises_on_a_factor_below_one(bad):
     with pytest.raises(ValueError, match="HABNN: factor must be at least 1 and finite, got"):
-        HABNN(3, 2, hidden=(5,)).widen(bad)
+        HABNN(3, 2, hidden=(5,)).inflate_output_scale(bad)

@@ -1,0 +1,207 @@
+"""Plant: what a controller is told about a process beyond its observation and action spaces."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+from operator import index
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+class Loss(Protocol):
+    """Losses of batches of steps; lower is better."""
+
+    def __call__(self, actions: Array, observations: Array, /) -> Array:
+        """Return losses (...,) for actions (..., n_actions) and the observations (..., n_observed) after them."""
+
+
+@dataclass(frozen=True)
+class Actuators:
+    """Observation entries that follow the actions exactly: next = clip(position + step * action, low, high).
+
+    The range [low, high] of a position is that of its entry in the observation space.
+
+    Attributes
+    ----------
+    entries : sequence of int
+        The observation entry of each actuator, in the order of the actions.
+    steps : sequence of float
+        Change of each position per unit of its action; negative if the actuator moves against its action.
+    sweep : sequence of float
+        How far an excitation may move each position to either side, as a part of its range, at most a half; a quarter
+        each if left out.
+    """
+
+    entries: Sequence[int]
+    steps: Sequence[float]
+    sweep: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        entries, steps = _entries("actuators.entries", self.entries), tuple(float(step) for step in self.steps)
+        sweep = tuple(float(part) for part in self.sweep) or (0.25,) * len(entries)
+        if len(steps) != len(entries) or not all(isfinite(step) and step != 0 for step in steps):
+            raise ValueError(
+                f"Plant: actuators.steps must be finite, not zero and one per entry of {entries}, got {steps}; give the "
+                "change of each position per unit of its action."
+            )
+        if len(sweep) != len(entries) or not all(0 < part <= 0.5 for part in sweep):
+            raise ValueError(
+                f"Plant: actuators.sweep must be in (0, 0.5] and one per entry of {entries}, got {sweep}; a quarter of "
+                "the range is a good start."
+            )
+        for name, value in (("entries", entries), ("steps", steps), ("sweep", sweep)):
+            object.__setattr__(self, name, value)
+
+    def positions(self, start: Array, actions: Array, low: Array, high: Array) -> Array:
+        """Return the positions (n, horizon, n_actuators) that action sequences of that shape lead to.
+
+        Parameters
+        ----------
+        start, low, high : array, shape (n_actuators,)
+            Present positions, and their range.
+        actions : array, shape (n, horizon, n_actuators)
+        """
+        moves = np.array(self.steps) * actions
+        reached, here = np.empty(moves.shape), start
+        for k in range(moves.shape[1]):
+            here = reached[:, k] = np.minimum(np.maximum(here + moves[:, k], low), high)
+        return reached
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A soft bound on one observation entry: leaving [low, high] costs `price` per unit and step in a plan.
+
+    Attributes
+    ----------
+    entry : int
+    price : float
+        Loss per unit beyond the bound.
+    low, high : float
+    """
+
+    entry: int
+    price: float
+    low: float = -inf
+    high: float = inf
+
+    def __post_init__(self) -> None:
+        _entries("limits.entry", [self.entry])
+        if not (0 < self.price < inf and self.low < self.high):
+            raise ValueError(
+                f"Plant: a limit must have a positive, finite price and low < high, got {self}; a limit without a "
+                "price has no effect."
+            )
+
+    def cost(self, observations: Array) -> Array:
+        """Return the costs (...,) of observations (..., n_observed)."""
+        value = observations[..., self.entry]
+        return np.asarray(self.price * np.maximum(np.maximum(self.low - value, value - self.high), 0.0))
+
+
+@dataclass(frozen=True)
+class Plant:
+    """The description of a process that a controller works with.
+
+    An environment offers one as its attribute `plant`; a user passes `plant=` to `agents.make`.
+
+    Attributes
+    ----------
+    loss : callable
+        Losses (...,) of actions (..., n_actions) and the observations (..., n_observed) after them; lower is better.
+    actuators : Actuators, optional
+        Observation entries whose motion is known. None: the model learns all motion.
+    exogenous : sequence of int
+        Entries that no action changes, such as a load: inputs of the model, held at their last value in a forecast.
+    limits : sequence of Limit
+        Soft bounds that plans are charged for on top of the loss.
+    ignored : sequence of int
+        Entries that the controller leaves out, such as older frames.
+    columns : mapping of str to int
+        Names of the entries that results show, in that order; every entry as `entry_K` if left out.
+    """
+
+    loss: Loss
+    actuators: Actuators | None = None
+    exogenous: Sequence[int] = ()
+    limits: Sequence[Limit] = ()
+    ignored: Sequence[int] = ()
+    columns: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not callable(self.loss):
+            raise TypeError(f"Plant: loss must be a function, got {self.loss!r}; pass loss(actions, observations).")
+        for name in ("exogenous", "ignored"):
+            object.__setattr__(self, name, tuple(sorted(_entries(name, getattr(self, name)))))
+        object.__setattr__(self, "limits", tuple(self.limits))
+        object.__setattr__(self, "columns", dict(self.columns))
+        _entries("columns", self.columns.values())
+        roles = [*self.actuated, *self.exogenous, *self.ignored]
+        if len(set(roles)) < len(roles):
+            raise ValueError(
+                f"Plant: actuators, exogenous and ignored must not share entries, got {self.actuated}, "
+                f"{self.exogenous} and {self.ignored}; give each entry one role."
+            )
+
+    @property
+    def actuated(self) -> tuple[int, ...]:
+        """Entries of the known actuators, in the order of the actions."""
+        return () if self.actuators is None else tuple(self.actuators.entries)
+
+    def outputs(self, n_observed: int) -> tuple[int, ...]:
+        """Return the entries that a model must predict: all without another role."""
+        taken = {*self.actuated, *self.exogenous, *self.ignored}
+        return tuple(entry for entry in range(n_observed) if entry not in taken)
+
+    def cost(self, actions: Array, observations: Array) -> Array:
+        """Return what a plan is charged per step: the loss, and the price of limits that are passed."""
+        total = np.asarray(self.loss(actions, observations))
+        for limit in self.limits:
+            total = total + limit.cost(observations)
+        return total
+
+    def check(self, low: ArrayLike, high: ArrayLike, n_actions: int) -> None:
+        """Raise unless the description fits observations with the bounds `low` and `high`, and `n_actions` actions."""
+        low, high = np.asarray(low), np.asarray(high)
+        limited = [limit.entry for limit in self.limits]
+        named = [*self.actuated, *self.exogenous, *self.ignored, *limited, *self.columns.values()]
+        if named and max(named) >= len(low):
+            raise ValueError(
+                f"Plant: entries must be below {len(low)}, the length of an observation, got {max(named)}; count from 0."
+            )
+        if not self.outputs(len(low)):
+            raise ValueError(
+                "Plant: at least one entry must be left to predict, got roles for all; what does the loss depend on?"
+            )
+        if self.actuators is None:
+            return
+        if len(self.actuated) != n_actions:
+            raise ValueError(
+                f"Plant: actuators must be one per action, {n_actions}, got {len(self.actuated)}; give all of them, or "
+                "None to have their motion learned."
+            )
+        entries = list(self.actuated)
+        if not np.isfinite(high[entries] - low[entries]).all():
+            raise ValueError(
+                f"Plant: actuators must have finite bounds in the observation space, got {low[entries]} and "
+                f"{high[entries]}; positions stop at them."
+            )
+
+    def labels(self, n_observed: int) -> dict[str, int]:
+        """Return names of the observation entries that results show, in order."""
+        return dict(self.columns) or {f"entry_{entry}": entry for entry in range(n_observed)}
+
+
+def _entries(name: str, values: Any) -> tuple[int, ...]:
+    """Return observation entries as a tuple of ints, or raise."""
+    try:
+        entries = tuple(index(value) for value in values)
+    except TypeError:
+        raise TypeError(f"Plant: {name} must be whole numbers, got {values!r}; give observation entries.") from None
+    if len(set(entries)) < len(entries) or any(entry < 0 for entry in entries):
+        raise ValueError(f"Plant: {name} must be distinct and not negative, got {entries}; count entries from 0.")
+    return entries
