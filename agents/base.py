@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from agents.event_log import EventLog
+from habnn_control.control.model import StepPrediction
 from habnn_control.support.files import save_arrays
+from habnn_control.support.names import nearest
 
 Action = NDArray[Any]
 State = Any
-_N_FRAME = 6  # setpoint, velocity, gain, shift, fatigue, consumption: one frame of the Industrial Benchmark
 CURRENT = "current_observation"  # name of an array in the file of an agent that can be resumed
 
 
@@ -39,9 +40,9 @@ Callback = Callable[[Step], bool | None]
 class Agent(ABC):
     """An agent that controls one environment and may learn while it does.
 
-    A subclass implements `_act`, `_observe` if it learns, and `_begin` if a new episode matters to it; one that has its
-    own loop replaces `_play`. Build agents with `agents.make`, which fills in `name` and `settings`; `agents.load`
-    rebuilds an agent from these, then hands `_restore` what `_state` gave.
+    A subclass implements `_act`, `_observe` if it learns, and `_begin` if it needs to know of a new episode; one that
+    has its own loop replaces `_play`. `agents.make` builds agents by name; `agents.load` rebuilds an agent from the
+    name and settings in its file, then hands `_restore` the result of `_state`.
 
     Parameters
     ----------
@@ -49,16 +50,34 @@ class Agent(ABC):
         The environment to control. The agent never seeds it: call `env.reset(seed=...)` before `learn`.
     seed : int
         Seeds the agent's own random numbers.
+
+    Attributes
+    ----------
+    name : str
+        The name under which `agents.load` rebuilds the agent.
+    settings : dict
+        The arguments it was built with, beside `env` and `seed`.
+    prediction : StepPrediction, optional
+        Prediction of the observation that the last action leads to, for agents that make one.
     """
 
+    default_name: ClassVar[str] = ""  # the registered name of an agent that was built directly
     can_evaluate: ClassVar[bool] = True  # whether `predict` needs nothing but observations
     can_resume: ClassVar[bool] = True  # whether `learn` can do without a reset
+
+    settings: dict[str, Any]
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Self:  # noqa: ARG004  # as __init__'s
+        """Remember the settings that the agent is built with."""
+        agent = super().__new__(cls)
+        agent.settings = {name: value for name, value in settings.items() if name not in ("env", "seed")}
+        return agent
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         self.env = env
         self.seed = seed
-        self.name = type(self).__name__
-        self.settings: dict[str, Any] = {}
+        self.name = self.default_name or type(self).__name__
+        self.prediction: StepPrediction | None = None
         self._current: NDArray[Any] | None = None  # the observation to act on next; None: reset first
 
     def set_env(self, env: gym.Env[Any, Any]) -> None:
@@ -163,16 +182,18 @@ class Agent(ABC):
     def save(self, path: str | Path) -> None:
         """Save the agent to one file (no pickle); `agents.load(path, env)` brings it back.
 
-        Functions among the settings, such as a loss, are left out: give them to `agents.load`.
+        A file holds no functions and no objects: settings such as a Plant must be given to `agents.load` again.
         """
         state, arrays = self._state()
         if self._current is not None:
             arrays = {**arrays, CURRENT: self._current}
+        storable = {name: value for name, value in self.settings.items() if is_storable(value)}
         header = {
             "kind": "agent",
             "agent": self.name,
             "seed": self.seed,
-            "settings": {name: value for name, value in self.settings.items() if not callable(value)},
+            "settings": storable,
+            "left_out": sorted(self.settings.keys() - storable.keys()),
             "spaces": describe_spaces(self.env),
             "state": state,
         }
@@ -180,8 +201,13 @@ class Agent(ABC):
 
     @classmethod
     def setting_names(cls) -> list[str]:
-        """Names of the settings that `agents.make` accepts for this agent."""
+        """Return the names of the settings that `agents.make` accepts for this agent."""
         return keyword_names(cls.__init__)
+
+    @classmethod
+    def setting_hint(cls, name: str) -> str:
+        """Return the end of an error about an unknown setting."""
+        return nearest(name, cls.setting_names())
 
     def _checked(self, observation: NDArray[Any]) -> NDArray[Any]:
         """Return an observation or a batch of them as an array; raise unless it is finite and of the right shape."""
@@ -237,25 +263,18 @@ def keyword_names(function: Callable[..., Any]) -> list[str]:
     return [item.name for item in parameters if item.kind is item.KEYWORD_ONLY and item.name != "seed"]
 
 
+def is_storable(value: Any) -> bool:
+    """Tell whether a setting can be written to a file: numbers, texts, and lists and mappings of such values."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and is_storable(part) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(is_storable, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
 def describe_spaces(env: gym.Env[Any, Any]) -> dict[str, str]:
     """Return both spaces of an environment as text, to tell whether an agent fits it."""
     return {"observation": str(env.observation_space), "action": str(env.action_space)}
-
-
-def plant_actions(owner: str, env: gym.Env[Any, Any]) -> gym.spaces.Box:
-    """Return the action space of an Industrial Benchmark; raise unless `env` has the spaces of a continuous one."""
-    acted, observed = env.action_space, env.observation_space.shape
-    if isinstance(acted, gym.spaces.Box) and acted.shape == (3,) and observed and np.prod(observed) % _N_FRAME == 0:
-        return acted
-    raise ValueError(
-        f"{owner}: env must be an Industrial Benchmark with continuous actions, got action space {acted} and "
-        f"observations of shape {observed}; use another agent."
-    )
-
-
-def newest_frame(observation: NDArray[Any]) -> NDArray[Any]:
-    """Return setpoint, velocity, gain, shift, fatigue and consumption of now; older frames come behind."""
-    return observation.reshape(-1)[:_N_FRAME]
 
 
 def _step(env: gym.Env[Any, Any], action: Action) -> tuple[float, NDArray[Any], bool, bool, dict[str, Any]]:

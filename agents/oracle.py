@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import envs
-from agents.base import Action, Agent, Step, newest_frame, plant_actions
+from agents.base import Action, Agent, Step
 from habnn_control.control.planning import ICEM, Array, Plan
 
 
@@ -34,6 +34,7 @@ class Oracle(Agent):
         Budget of the planner; see `habnn_control.control.planning.ICEM`.
     """
 
+    default_name = "oracle"
     can_evaluate = False
 
     def __init__(
@@ -50,7 +51,12 @@ class Oracle(Agent):
         for name, value in (("horizon", horizon), ("n_scenarios", n_scenarios)):
             if not (isinstance(value, int) and value >= 1):
                 raise ValueError(f"oracle: {name} must be a whole number of at least 1, got {value!r}; raise it.")
-        space = plant_actions("oracle", env)
+        space = env.action_space
+        if not (isinstance(space, gym.spaces.Box) and space.shape == (3,)):
+            raise ValueError(
+                f"oracle: env must be an Industrial Benchmark with continuous actions, got action space {space}; use "
+                "another agent."
+            )
         self._planner = ICEM(n_candidates, n_iterations)
         self._bounds = space.low, space.high
         self._horizon, self._n_scenarios = horizon, n_scenarios
@@ -70,7 +76,7 @@ class Oracle(Agent):
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
         hidden = self._hidden
-        frame = newest_frame(observation)  # which is how the hidden state begins
+        frame = envs.newest_frame(observation)  # the hidden state begins with the same entries
         if hidden is None or not np.allclose(frame, hidden[: len(frame)]):
             raise ValueError(
                 f"oracle: observation must be the last one that learn met, got {frame.tolist()}; it does not know "

@@ -6,12 +6,15 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Action, Agent, newest_frame, plant_actions
-from envs import ACTUATOR_STEPS
+from agents.base import Action, Agent
+from envs import find_plant
+from habnn_control.control.plant import Actuators
 
 
 class Noop(Agent):
     """Do nothing: the zero action, or the middle one of the 27 discrete actions of the Industrial Benchmark."""
+
+    default_name = "noop"
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         super().__init__(env, seed=seed)
@@ -23,6 +26,8 @@ class Noop(Agent):
 
 class Random(Agent):
     """Draw every action uniformly from the action space."""
+
+    default_name = "random"
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         super().__init__(env, seed=seed)
@@ -42,10 +47,10 @@ class Random(Agent):
 
 
 class Hold(Agent):
-    """Drive the steerings of the Industrial Benchmark to one operating point and stay there.
+    """Drive the actuators of the Industrial Benchmark to one operating point and stay there.
 
-    It reads nothing but the observation. The default point is the best static one found on a grid at setpoint 100;
-    at other setpoints it is only some point.
+    It reads only the observation. The default point is the best static one found on a grid at setpoint 100; it was not
+    chosen for other setpoints.
 
     Parameters
     ----------
@@ -56,6 +61,8 @@ class Hold(Agent):
     velocity, gain, shift : float
         The operating point, each in 0..100.
     """
+
+    default_name = "hold"
 
     def __init__(
         self,
@@ -70,20 +77,18 @@ class Hold(Agent):
         for name, value in (("velocity", velocity), ("gain", gain), ("shift", shift)):
             if not 0.0 <= value <= 100.0:
                 raise ValueError(f"hold: {name} must be in 0..100, got {value}; choose a point the plant can reach.")
-        plant_actions("hold", env)
+        self._actuators = _known_actuators("hold", env)
         self._target = np.array([velocity, gain, shift], dtype=float)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
-        steerings = newest_frame(observation)[1:4]
-        action: Action = np.clip((self._target - steerings) / ACTUATOR_STEPS, -1.0, 1.0).astype(np.float32)
-        return action
+        return _towards(self._target, observation, self._actuators).astype(np.float32)
 
 
 class Wander(Agent):
-    """Walk between random steerings of the Industrial Benchmark: a behaviour that makes logs worth learning from.
+    """Walk between random actuator positions of the Industrial Benchmark: a behaviour policy for logs.
 
-    Each steering has a random target of its own, which it moves to at a random part of its full speed and which is
-    drawn anew from time to time, on average after as many steps as half the range takes, but at least ten.
+    Each actuator moves to a random target of its own at a random part of its full speed. The target is drawn anew from
+    time to time, on average after as many steps as half the range takes, but at least ten.
 
     Parameters
     ----------
@@ -95,21 +100,22 @@ class Wander(Agent):
         How far from the middle of the range it goes, at most 50.
     """
 
+    default_name = "wander"
+
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0, reach: float = 30.0) -> None:
         super().__init__(env, seed=seed)
-        plant_actions("wander", env)
+        self._actuators = _known_actuators("wander", env)
         if not 0.0 <= reach <= 50.0:
             raise ValueError(f"wander: reach must be in 0..50, got {reach}; the range ends 50 from its middle.")
         self._rng, self._reach = np.random.default_rng(seed), reach
         self._target = np.full(3, 50.0)
-        self._patience = np.maximum(50.0 / np.array(ACTUATOR_STEPS), 10.0)
+        self._patience = np.maximum(50.0 / np.abs(self._actuators.steps), 10.0)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
         anew = self._rng.random(3) < 1 / self._patience
         self._target = np.where(anew, self._rng.uniform(50.0 - self._reach, 50.0 + self._reach, 3), self._target)
-        full = np.clip((self._target - newest_frame(observation)[1:4]) / ACTUATOR_STEPS, -1.0, 1.0)
-        action: Action = (full * self._rng.uniform(0.3, 1.0, 3)).astype(np.float32)
-        return action
+        full = _towards(self._target, observation, self._actuators)
+        return np.asarray(full * self._rng.uniform(0.3, 1.0, 3), dtype=np.float32)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         return {"rng": self._rng.bit_generator.state}, {"target": self._target}
@@ -117,6 +123,23 @@ class Wander(Agent):
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._rng.bit_generator.state = state["rng"]
         self._target = arrays["target"]
+
+
+def _known_actuators(owner: str, env: gym.Env[Any, Any]) -> Actuators:
+    """Return the actuators of an Industrial Benchmark; raise unless the environment's Plant describes three of them."""
+    plant = find_plant(env)
+    if plant is None or plant.actuators is None or len(plant.actuated) != 3:
+        raise ValueError(
+            f"{owner}: env must be an Industrial Benchmark with continuous actions, got action space "
+            f"{env.action_space} and {plant}; use another agent."
+        )
+    return plant.actuators
+
+
+def _towards(target: NDArray[Any], observation: NDArray[Any], actuators: Actuators) -> NDArray[Any]:
+    """Return the actions in [-1, 1] that bring the actuators nearest to a target in one step."""
+    positions = observation[list(actuators.entries)]
+    return np.asarray(np.clip((target - positions) / np.array(actuators.steps), -1.0, 1.0))
 
 
 def _supported_space(owner: str, space: gym.Space[Any]) -> gym.spaces.Box | gym.spaces.Discrete[np.int64]:
@@ -131,6 +154,6 @@ def _zero_action(space: gym.Space[Any]) -> Action:
     space = _supported_space("noop", space)
     if isinstance(space, gym.spaces.Box):
         return np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype)
-    if space.n == 3**3:  # each steering down, kept or up: the middle index keeps all three
+    if space.n == 3**3:  # each actuator down, kept or up: the middle index keeps all three
         return np.asarray(space.start + space.n // 2)
     raise ValueError(f"noop: action space must be a Box or Discrete(27), got {space}; no index of it means nothing.")

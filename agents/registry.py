@@ -1,100 +1,60 @@
 """Names of all agents, and how to build and load them."""
 
+from collections.abc import Mapping
 from importlib import import_module
-from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from agents.base import CURRENT, Agent, describe_spaces
+from agents.presets import ABLATIONS, PAPER, PETS, TUNED
 from habnn_control.support.files import load_arrays
 from habnn_control.support.names import nearest
 
 
 class _Entry(NamedTuple):
-    module: str
-    attribute: str
-    preset: dict[str, Any] = {}  # noqa: RUF012  # never written to
+    factory: type[Agent] | str  # the class, or "module:class" of one that is imported when it is first built
+    preset: Mapping[str, Any]
 
 
-# The second form of each baseline: the best of 20 settings (the first one SB3's defaults) by the mean loss of 4 runs of
-# 300 steps (SAC: 200) on seeds 0 to 3, as `scripts/tune.py --agent ... --trials 20 --runs 4` finds them.
-_TUNED: dict[str, dict[str, Any]] = {
-    "a2c": {"normalise": False, "learning_rate": 3e-4, "n_steps": 4, "gamma": 0.9, "ent_coef": 0.0},
-    "td3": {
-        "normalise": True,
-        "learning_rate": 1e-3,
-        "learning_starts": 50,
-        "gradient_steps": 2,
-        "gamma": 0.8,
-        "action_noise": 0.4,
-    },
-    "sac": {
-        "normalise": True,
-        "learning_rate": 3e-4,
-        "learning_starts": 25,
-        "gradient_steps": 2,
-        "gamma": 0.9,
-        "ent_coef": 0.05,
-    },
-    "ppo": {"normalise": True, "learning_rate": 3e-4, "n_steps": 16, "batch_size": 16, "n_epochs": 5, "gamma": 0.8},
-}
-# What the paper tells of its agent; it leaves open the planner, the noise (here fixed) and how uncertainty counts.
-_PAPER: dict[str, Any] = {
-    "offset_time": inf,
-    "history": 0,
-    "memory": 1,
-    "target": "absolute",
-    "kinematics": False,
-    "excitation": 0,
-    "sampling": "optimistic",
-    "network": {
-        "hidden": (80,),
-        "activation": "relu",
-        "dof": 12.0,
-        "scale": 0.01,
-        "covariance": "diagonal",
-        "output_prior_std": 1.0,
-        "output_scale": 0.01,
-        "fan": "out",
-        "noise_weight": inf,
-    },
-}
-# The default with one thing changed: what does each part earn?
-_ABLATIONS: dict[str, dict[str, Any]] = {
-    "greedy": {"sampling": "greedy"},
-    "optimistic": {"sampling": "optimistic"},
-    "pessimistic": {"sampling": "pessimistic"},
-    "curious": {"sampling": "curious"},
-    "information": {"sampling": "information"},
-    "thompson": {"sampling": "thompson"},
-    "diagonal": {"network": {"covariance": "diagonal"}},
-    "gaussian": {"network": {"dof": inf}},
-    "drift": {"network": {"drift": 1e-4}},
-    "constant-offset": {"offset_time": inf},
-    "no-history": {"history": 0},
-    "dense-prior": {"prior": "dense"},
-    "no-excitation": {"excitation": 0},
-    "no-dither": {"dither": 0.0},
-    "no-resweep": {"resweep": 0.0},
-    "no-recovery": {"recovery": inf},
-    "learned-kinematics": {"kinematics": False},
-}
-_ENTRIES = {
-    "habnn": _Entry("agents.habnn", "HABNNAgent"),
-    "habnn-paper": _Entry("agents.habnn", "HABNNAgent", _PAPER),
-    **{f"habnn-{name}": _Entry("agents.habnn", "HABNNAgent", preset) for name, preset in _ABLATIONS.items()},
-    "noop": _Entry("agents.reference", "Noop"),
-    "random": _Entry("agents.reference", "Random"),
-    "hold": _Entry("agents.reference", "Hold"),
-    "wander": _Entry("agents.reference", "Wander"),
-    "oracle": _Entry("agents.oracle", "Oracle"),
-    **{name: _Entry("agents.sb3", name.upper()) for name in _TUNED},
-    **{f"{name}-tuned": _Entry("agents.sb3", name.upper(), preset) for name, preset in _TUNED.items()},
-}
-NAMES = tuple(_ENTRIES)
-BASELINES = tuple(name for name, entry in _ENTRIES.items() if entry.module == "agents.sb3")
+_ENTRIES: dict[str, _Entry] = {}
+
+
+def register(name: str, factory: type[Agent] | str, **preset: Any) -> None:
+    """Add an agent under a name that `agents.make`, `agents.load` and the scripts then know.
+
+    Parameters
+    ----------
+    name : str
+        A new name.
+    factory : type or str
+        A subclass of `Agent`, or "module:class" to import it when it is first built.
+    **preset
+        Settings that the agent is built with unless the user gives others; nested mappings are merged.
+    """
+    if name in _ENTRIES:
+        raise ValueError(f"register: name must be new, got {name!r}; choose another.")
+    valid = ":" in factory if isinstance(factory, str) else isinstance(factory, type) and issubclass(factory, Agent)
+    if not valid:
+        raise TypeError(f"register: factory must be a subclass of Agent or 'module:class', got {factory!r}; pass one.")
+    _ENTRIES[name] = _Entry(factory, preset)
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all registered agents."""
+    return tuple(_ENTRIES)
+
+
+def agent_class(name: str) -> type[Agent]:
+    """Return the class of the agent called `name`."""
+    check_name(name)
+    factory = _ENTRIES[name].factory
+    if isinstance(factory, str):
+        module, _, attribute = factory.partition(":")
+        kind: type[Agent] = getattr(import_module(module), attribute)
+        return kind
+    return factory
 
 
 def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> Agent:
@@ -103,7 +63,7 @@ def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> A
     Parameters
     ----------
     name : str
-        One of `agents.NAMES`.
+        One of `agents.names()`.
     env : gymnasium.Env
         The environment it will control.
     seed : int
@@ -115,17 +75,24 @@ def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> A
     -------
     Agent
     """
-    check_name(name)
-    entry = _ENTRIES[name]
-    kind: type[Agent] = getattr(import_module(entry.module), entry.attribute)
+    kind = agent_class(name)
     valid = kind.setting_names()
     for setting in settings:
         if setting not in valid:
-            raise ValueError(f"{name}: setting must be one of {valid}, got {setting!r}; {nearest(setting, valid)}")
-    agent = kind(env, seed=seed, **entry.preset | settings)
+            hint = kind.setting_hint(setting)
+            raise ValueError(f"{name}: setting must be one of {', '.join(valid)}, got {setting!r}; {hint}")
+    agent = kind(env, seed=seed, **merge(_ENTRIES[name].preset, settings))
     agent.name = name
-    agent.settings = entry.preset | settings
     return agent
+
+
+def merge(preset: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the preset with the changes; mappings in both are merged, so that a change leaves their other parts."""
+    both = dict(preset)
+    for name, value in changes.items():
+        old = both.get(name)
+        both[name] = merge(old, value) if isinstance(old, Mapping) and isinstance(value, Mapping) else value
+    return both
 
 
 def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
@@ -138,7 +105,7 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     env : gymnasium.Env
         An environment with the spaces the agent was made for.
     **settings
-        Functions that the agent was made with, such as a loss: a file cannot hold them.
+        Settings that the file cannot hold, such as a Plant; see `Agent.save`.
 
     Returns
     -------
@@ -149,6 +116,10 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     if header["spaces"] != spaces:
         raise ValueError(
             f"load: env must have the spaces {header['spaces']} of {path}, got {spaces}; make the same environment."
+        )
+    if absent := sorted(set(header["left_out"]) - settings.keys()):
+        raise ValueError(
+            f"load: {', '.join(absent)} must be given again, got nothing; {path} holds no functions and no objects."
         )
     agent = make(header["agent"], env, header["seed"], **header["settings"] | settings)
     agent._current = arrays.get(CURRENT)
@@ -165,4 +136,20 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
 def check_name(name: str) -> None:
     """Raise unless `name` is an agent."""
     if name not in _ENTRIES:
-        raise ValueError(f"agents: name must be one of {', '.join(NAMES)}, got {name!r}; {nearest(name, NAMES)}")
+        raise ValueError(f"agents: name must be one of {', '.join(names())}, got {name!r}; {nearest(name, names())}")
+
+
+register("habnn", "agents.mpc:MPCAgent")
+register("habnn-paper", "agents.mpc:MPCAgent", **PAPER)
+for _name, _preset in ABLATIONS.items():
+    register(f"habnn-{_name}", "agents.mpc:MPCAgent", **_preset)
+register("mpc", "agents.mpc:MPCAgent")
+register("pets", "agents.mpc:MPCAgent", **PETS)
+register("noop", "agents.reference:Noop")
+register("random", "agents.reference:Random")
+register("hold", "agents.reference:Hold")
+register("wander", "agents.reference:Wander")
+register("oracle", "agents.oracle:Oracle")
+for _name, _preset in TUNED.items():
+    register(_name, f"agents.sb3:{_name.upper()}")
+    register(f"{_name}-tuned", f"agents.sb3:{_name.upper()}", **_preset)

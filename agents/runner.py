@@ -9,9 +9,9 @@ import numpy as np
 
 import envs  # noqa: F401  # registers the environments
 from agents.base import Agent, Step
-from agents.habnn import HABNNAgent
-from agents.registry import BASELINES, make
-from habnn_control.control.transition_model import Transitions
+from agents.mpc import MPCAgent
+from agents.registry import make
+from habnn_control.control.model import Transitions
 from habnn_control.experiments.engine import COLUMNS, Run, Task
 
 
@@ -86,10 +86,10 @@ def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
     log = Path(tensorboard) / f"setpoint-{task.setpoint:g}/seed-{task.seed}/{task.agent}" if tensorboard else None
     with Recorder(make_env(task.setpoint, wandering=task.wandering), task.seed) as env:
         agent = make(task.agent, env, task.agent_seed, **settings)
-        if task.pretrain_steps and task.agent in BASELINES:
+        if task.pretrain_steps and task.agent.split("-")[0] in ("a2c", "td3", "sac", "ppo"):
             _train(agent, task, log and log / "pretraining")
             agent.set_env(env)
-        elif task.pretrain_steps and isinstance(agent, HABNNAgent):
+        elif task.pretrain_steps and isinstance(agent, MPCAgent):
             agent.pretrain(logged_steps(task))
         before = perf_counter()
         agent.learn(task.steps, tensorboard=log)

@@ -137,25 +137,25 @@ class SB3Agent(Agent):
 class A2C(SB3Agent):
     """Advantage actor-critic (Mnih et al. 2016)."""
 
-    algorithm = "A2C"
+    default_name, algorithm = "a2c", "A2C"
 
 
 class PPO(SB3Agent):
     """Proximal policy optimisation (Schulman et al. 2017)."""
 
-    algorithm = "PPO"
+    default_name, algorithm = "ppo", "PPO"
 
 
 class SAC(SB3Agent):
     """Soft actor-critic (Haarnoja et al. 2018); random actions for its first 100 steps by default."""
 
-    algorithm = "SAC"
+    default_name, algorithm = "sac", "SAC"
 
 
 class TD3(SB3Agent):
     """Twin delayed deterministic policy gradient (Fujimoto et al. 2018); 100 random steps by default."""
 
-    algorithm = "TD3"
+    default_name, algorithm = "td3", "TD3"
 
 
 class _Tap(gym.Wrapper[Any, Any, Any, Any]):

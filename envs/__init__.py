@@ -6,6 +6,7 @@ from envs._kernels.benchmark import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
 from envs.description import find_plant
 from envs.industrial_benchmark import IndustrialBenchmarkEnv
 from envs.simulator import draw_noise, simulate
+from envs.variant import newest_frame
 from envs.vector import IndustrialBenchmarkVectorEnv
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "IndustrialBenchmarkVectorEnv",
     "draw_noise",
     "find_plant",
+    "newest_frame",
     "simulate",
 ]
 

@@ -27,8 +27,8 @@ def find_plant(env: gym.Env[Any, Any]) -> Plant | None:
     if altering:
         raise ValueError(
             f"plant: the wrappers around an environment must leave its spaces, actions and observations as its Plant "
-            f"describes them, got {', '.join(altering)}; pass plant=Plant(...) for the wrapped environment, or give the "
-            "wrapper an attribute `plant`."
+            f"describes them, got {', '.join(altering)}; pass plant=Plant(...) for the wrapped environment, or give "
+            "the wrapper an attribute `plant`."
         )
     plant: Plant = layer.plant  # type: ignore[attr-defined]
     return plant

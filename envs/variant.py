@@ -151,6 +151,11 @@ class Variant:
         return start
 
 
+def newest_frame(observation: FloatArray) -> FloatArray:
+    """Return setpoint, velocity, gain, shift, fatigue and consumption of an observation; older frames come behind."""
+    return observation.reshape(-1)[: len(FRAME_LOW)]
+
+
 def plant_loss(actions: FloatArray, observations: FloatArray) -> FloatArray:  # noqa: ARG001  # the form of a Loss
     """Return consumption + 3 x fatigue (...,) of observations (..., n_observed)."""
     return loss(observations)

@@ -24,7 +24,9 @@ from habnn_control.support.extras import check_extra
 class Config:
     """Settings of a comparison."""
 
-    agents: tuple[str, ...] = flag(("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.NAMES)}")
+    agents: tuple[str, ...] = flag(
+        ("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.names())}"
+    )
     setpoints: tuple[float, ...] = flag((100.0,), "loads of the plant, each in 0..100")
     runs: int = flag(10, "runs of each agent at each setpoint")
     steps: int = flag(60, "steps of each run")

@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 import agents
 from agents.event_log import EventLog, check_tensorboard
-from agents.habnn import HABNNAgent
+from agents.mpc import MPCAgent
 from agents.registry import check_name
 from agents.runner import Recorder, check_setpoint, make_env, play
-from habnn_control.control.transition_model import Prediction
+from habnn_control.control.model import StepPrediction as Prediction
 from habnn_control.experiments.engine import Run, Study, tidy_losses, write_csv
 from habnn_control.experiments.plotting import (
     loss_panel,
@@ -42,7 +42,7 @@ _FIRST_JUDGED = 100  # step from which on the printed coverage counts
 class Config:
     """Settings of an episode."""
 
-    agent: str = flag("habnn", f"one of {', '.join(agents.NAMES)}")
+    agent: str = flag("habnn", f"one of {', '.join(agents.names())}")
     setpoint: float = flag(100.0, "load of the plant, 0..100")
     steps: int = flag(1000, "steps of the episode")
     seed: int = flag(0, "seed of the environment; the agent's own seed is derived from it")
@@ -149,7 +149,7 @@ def holds_episode(path: Path) -> bool:
 
 def keep_prediction(agent: agents.Agent, predictions: list[Prediction]) -> None:
     """Append what the agent had predicted of the last step, if it is one that predicts."""
-    if isinstance(agent, HABNNAgent) and agent.prediction is not None:
+    if isinstance(agent, MPCAgent) and agent.prediction is not None:
         predictions.append(agent.prediction)
 
 

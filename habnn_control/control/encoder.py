@@ -1,44 +1,234 @@
-"""Units: between observed values and what a network learns."""
+"""Encoder: between observations and actions on one side, and a regressor's inputs and targets on the other."""
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from habnn_control.control.model import Memory
+from habnn_control.control.plant import Bounds, Plant
+from habnn_control.support.names import check_choice
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
 TARGETS = ("absolute", "delta", "log")
 _LOG_OFFSET = 0.03  # of the range, added before the logarithm: noise near the lower bound must not dominate
+_INPUT_RANGE = 2.0  # scaled inputs lie in [-2, 2]
+
+
+class Encoder:
+    """History and scaling of a dynamics model; no part of it is learned.
+
+    The inputs of the regressor are, in this order: the actuator positions (or actions, where positions are not known)
+    of the step to come and of the `history` steps before it, oldest first; the last `past_outputs` outputs; and the
+    exogenous entries. Scaling follows from the bounds of the spaces.
+
+    Parameters
+    ----------
+    plant : Plant
+    bounds : Bounds
+        Of observations and actions; an unbounded observation entry is not scaled.
+    history : int
+        Number of past steps whose actuator positions are inputs; 0 with `past_outputs=1` is a single frame.
+    past_outputs : int, optional
+        Number of past values of each output among the inputs. Default: none where the actuators are known, else 2.
+    target : {"absolute", "delta", "log"}
+        What the regressor predicts of each output: its value, its change, or the logarithm of its distance from the
+        lower bound.
+    """
+
+    def __init__(
+        self, plant: Plant, bounds: Bounds, history: int = 10, past_outputs: int | None = None, target: str = "log"
+    ) -> None:
+        check_choice("model", "target", target, TARGETS)
+        known = plant.actuators is not None
+        n_past = (0 if known else 2) if past_outputs is None else past_outputs
+        if not (history >= 0 and n_past >= 0):
+            raise ValueError(
+                f"model: history and past_outputs must not be negative, got {history} and {n_past}; 10 and 2 are good "
+                "starts."
+            )
+        plant.check(bounds)
+        self.plant, self.bounds, self.history, self.past_outputs = plant, bounds, history, n_past
+        self.outputs = np.array(plant.outputs(bounds.n_observed), dtype=np.int64)
+        self._actuated = np.array(plant.actuated, dtype=np.int64)
+        self._exogenous = np.array(plant.exogenous, dtype=np.int64)
+        self._fixed = np.array([*plant.exogenous, *plant.ignored], dtype=np.int64)
+        self._delta = target == "delta"
+        self._transform = Transform(target, bounds.low[self.outputs], bounds.high[self.outputs])
+        self._exogenous_scaling = scaling(bounds.low[self._exogenous], bounds.high[self._exogenous])
+        if known:
+            self._actuation_scaling = scaling(bounds.low[self._actuated], bounds.high[self._actuated])
+        else:
+            self._actuation_scaling = scaling(bounds.action_low, bounds.action_high)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of predicted entries."""
+        return len(self.outputs)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs of the regressor."""
+        n_actuation = self.bounds.n_actions * (self.history + 1)
+        return n_actuation + self.n_outputs * self.past_outputs + len(self._exogenous)
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether a prediction is an input of the next one."""
+        return bool(self.past_outputs) or self._delta
+
+    def signals(self) -> tuple[list[Indices], Indices]:
+        """Return the inputs that are values of one signal over time, one array per signal, and the exogenous inputs."""
+        n_actions, end = self.bounds.n_actions, self.n_inputs - len(self._exogenous)
+        actuation = np.arange((self.history + 1) * n_actions).reshape(-1, n_actions)
+        past = np.arange(actuation.size, end).reshape(-1, self.n_outputs)
+        return [*actuation.T, *(past.T if past.size else ())], np.arange(end, self.n_inputs)
+
+    # ------------------------------------------------------------------ memory
+
+    def empty_memory(self) -> Memory:
+        """Return the memory of a model that has not seen any observation."""
+        return Memory(
+            observation=np.full(self.bounds.n_observed, np.nan),
+            actuation=np.zeros((self.history + 1, self.bounds.n_actions)),
+            past=np.zeros((max(self.past_outputs, 1), self.n_outputs)),
+            origin=np.full(self.n_outputs, np.nan),
+        )
+
+    def first_memory(self, observation: ArrayLike, before: Memory) -> Memory:
+        """Return the memory at the start of an episode, whose past is taken to have been as its first observation."""
+        first = np.array(observation, dtype=np.float64)
+        targets = self._transform.forward(first[self.outputs])
+        origin = targets if np.isnan(before.origin).any() else before.origin
+        here = self.scaled(first[self._actuated]) if len(self._actuated) else np.zeros(1)
+        return Memory(
+            observation=first,
+            actuation=np.broadcast_to(here, before.actuation.shape),
+            past=np.broadcast_to(targets - origin, before.past.shape),
+            origin=origin,
+        )
+
+    def next_memory(self, memory: Memory, action: ArrayLike, observation: ArrayLike) -> Memory:
+        """Return the memory after `action` led to `observation`."""
+        after = np.array(observation, dtype=np.float64)
+        reached = after[self._actuated] if len(self._actuated) else np.asarray(action, dtype=np.float64)
+        return Memory(
+            observation=after,
+            actuation=np.concatenate([memory.actuation[1:], self.scaled(reached)[None]]),
+            past=np.concatenate([memory.past[1:], self._relative(memory, after)[None]]),
+            origin=memory.origin,
+        )
+
+    # ------------------------------------------------------------------ inputs
+
+    def scaled(self, actuation: Array) -> Array:
+        """Return actuator positions, or actions, scaled to [-2, 2]."""
+        centre, half_range = self._actuation_scaling
+        return np.asarray(_INPUT_RANGE * (actuation - centre) / half_range)
+
+    def actuation(self, memory: Memory, sequences: Array) -> Array:
+        """Return the positions (n, horizon, n_actions) that action sequences lead to, or the actions themselves."""
+        if self.plant.actuators is None:
+            return sequences
+        here, low, high = (part[self._actuated] for part in (memory.observation, self.bounds.low, self.bounds.high))
+        return self.plant.actuators.positions(here, sequences, low, high)
+
+    def inputs(self, memory: Memory, actuation: Array, past: Array) -> Array:
+        """Return inputs (n, n_inputs) for n windows of scaled actuation and n windows of past outputs.
+
+        Parameters
+        ----------
+        memory : Memory
+            Gives the exogenous entries.
+        actuation : array, shape (n, history + 1, n_actions)
+        past : array, shape (n, at least past_outputs, n_outputs)
+        """
+        n = len(actuation)
+        centre, half_range = self._exogenous_scaling
+        exogenous = _INPUT_RANGE * (memory.observation[self._exogenous] - centre) / half_range
+        recent = past[:, past.shape[1] - self.past_outputs :]
+        windows = actuation.reshape(n, -1), recent.reshape(n, -1), np.broadcast_to(exogenous, (n, len(exogenous)))
+        return np.concatenate(windows, axis=1)
+
+    def next_inputs(self, memory: Memory, action: ArrayLike) -> Array:
+        """Return the inputs (1, n_inputs) for the step that follows `action`."""
+        reached = self.actuation(memory, np.asarray(action, dtype=np.float64)[None, None])[0]
+        actuation = np.concatenate([memory.actuation[1:], self.scaled(reached)])
+        return self.inputs(memory, actuation[None], memory.past[None])
+
+    # ------------------------------------------------------------------ targets
+
+    def _relative(self, memory: Memory, observation: Array) -> Array:
+        """Return the scaled outputs of an observation relative to the origin."""
+        return self._transform.forward(observation[self.outputs]) - memory.origin
+
+    def target(self, memory: Memory, observation: ArrayLike) -> Array:
+        """Return what the regressor learns from the observation of the next step, (n_outputs,)."""
+        relative = self._relative(memory, np.asarray(observation, dtype=np.float64))
+        return relative - memory.past[-1] if self._delta else relative
+
+    def target_bounds(self, memory: Memory) -> tuple[Array, Array]:
+        """Return the scaled outputs, relative to the origin, at the bounds of the observation space."""
+        return self._relative(memory, self.bounds.low), self._relative(memory, self.bounds.high)
+
+    def accumulated(self, target: Array, past: Array) -> Array:
+        """Return the scaled outputs of predicted targets (n, n_outputs) after past outputs (n, depth, n_outputs)."""
+        return target + past[:, -1] if self._delta else target
+
+    def values(self, memory: Memory, outputs: Array, noise_variance: Array | float = 0.0) -> Array:
+        """Return the expected values for scaled outputs with Gaussian noise of this variance around them."""
+        return self._transform.inverse(outputs + memory.origin, noise_variance)
+
+    def slopes(self, memory: Memory, outputs: Array) -> Array:
+        """Return the derivative of `values` with respect to the scaled outputs."""
+        return self._transform.slope(outputs + memory.origin)
+
+    def next_values(self, memory: Memory, target: Array, noise_variance: Array | float = 0.0) -> Array:
+        """Return the values that a predicted target (n_outputs,) of the next step stands for."""
+        origin = memory.origin + (memory.past[-1] if self._delta else 0.0)
+        return self._transform.inverse(target + origin, noise_variance)
+
+    def observations(self, memory: Memory, actuation: Array, values: Array) -> Array:
+        """Return whole observations (n, horizon, n_observed) for actuation and predicted values along n plans."""
+        whole = np.empty((*values.shape[:2], self.bounds.n_observed))
+        whole[..., self._fixed] = memory.observation[self._fixed]
+        if len(self._actuated):
+            whole[..., self._actuated] = actuation
+        whole[..., self.outputs] = values
+        return whole
 
 
 class Transform:
-    """Between observed values and the network's targets."""
+    """Between observed values and scaled outputs: linear, or the logarithm of the distance from the lower bound."""
 
-    def __init__(self, kind: str, low: Array, high: Array, gain: float) -> None:
-        self.log, self.gain = kind == "log", gain
-        self.centre, self.unit = units(low, high)
-        self.shift = _LOG_OFFSET * 2 * self.unit - low
+    def __init__(self, kind: str, low: Array, high: Array) -> None:
+        self.log = kind == "log"
+        self.centre, self.half_range = scaling(low, high)
+        self.shift = _LOG_OFFSET * 2 * self.half_range - low
         if self.log and not np.isfinite(low).all():
-            raise ValueError(f"TransitionModel: target 'log' must have a lower bound, got low = {low}; use 'absolute'.")
+            raise ValueError(f"model: target 'log' must have a lower bound, got low = {low}; use 'absolute'.")
 
     def forward(self, values: Array) -> Array:
-        """Return the targets of observed values."""
+        """Return the scaled outputs of observed values."""
         if self.log:
-            return np.asarray(self.gain * np.log(np.maximum(values + self.shift, 1e-3 * self.unit)))
-        return np.asarray(self.gain * (values - self.centre) / self.unit)
+            return np.asarray(np.log(np.maximum(values + self.shift, 1e-3 * self.half_range)))
+        return np.asarray((values - self.centre) / self.half_range)
 
-    def inverse(self, targets: Array, noise: Array | float = 0.0) -> Array:
-        """Return the expected values for targets with Gaussian noise of variance `noise` around them."""
+    def inverse(self, outputs: Array, noise_variance: Array | float = 0.0) -> Array:
+        """Return the expected values for scaled outputs with Gaussian noise of this variance around them."""
         if self.log:
-            return self._exp(targets + 0.5 * noise / self.gain) - self.shift
-        return self.centre + self.unit * targets / self.gain
+            return self._exp(outputs + 0.5 * noise_variance) - self.shift
+        return self.centre + self.half_range * outputs
 
-    def slope(self, targets: Array) -> Array:
+    def slope(self, outputs: Array) -> Array:
         """Return the derivative of `inverse`."""
-        return self._exp(targets) / self.gain if self.log else np.broadcast_to(self.unit / self.gain, targets.shape)
+        return self._exp(outputs) if self.log else np.broadcast_to(self.half_range, outputs.shape)
 
-    def _exp(self, targets: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(targets / self.gain, 50.0)))
+    def _exp(self, outputs: Array) -> Array:
+        return np.asarray(np.exp(np.minimum(outputs, 50.0)))
 
 
-def units(low: Array, high: Array) -> tuple[Array, Array]:
+def scaling(low: Array, high: Array) -> tuple[Array, Array]:
     """Return centre and half range of each interval; 0 and 1 where it has no end."""
     bounded = np.isfinite(low) & np.isfinite(high)
     low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)

@@ -1,29 +1,23 @@
-"""Active sampling: how much a planner fears and seeks what its model does not know."""
+"""Exploration: what an agent does in order to learn, and how it weighs the uncertainty of its plans."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from math import inf, isfinite
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control.control.transition_model import Forecast
-from habnn_control.support.names import nearest
+from habnn_control.control.model import Forecast
+from habnn_control.support.names import check_choice
 
 Array = NDArray[np.float64]
-
-
-class Loss(Protocol):
-    """What a step costs: batches of actions and of the observations they led to -> losses; lower is better."""
-
-    def __call__(self, actions: Array, observations: Array) -> Array:
-        """Return losses (...,) for actions (..., n_actions) and next observations (..., n_observed)."""
+Cost = Callable[[Array, Array], Array]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A weight that decays with the steps planned: start * decay^step, never nearer to zero than `floor`."""
+    """A weight that moves from `start` to `floor` with the planned steps: floor + (start - floor) * decay^step."""
 
     start: float = 0.0
     floor: float = 0.0
@@ -31,25 +25,27 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not (isfinite(self.start) and isfinite(self.floor) and 0 < self.decay <= 1):
-            raise ValueError(f"Schedule: start and floor must be finite and decay in (0, 1], got {self}; fix it.")
+            raise ValueError(
+                f"Schedule: start and floor must be finite and decay in (0, 1], got {self}; pass a number, or (start, "
+                "floor, decay)."
+            )
 
     def value(self, step: int) -> float:
         """Return the weight at a step."""
         return self.floor + (self.start - self.floor) * self.decay**step
 
 
-class Record:
-    """How things went lately: the level of the losses, and how far they are from the best they have been.
+class LossHistory:
+    """The recent losses, and how much worse they are than the best window so far.
 
-    The first `SETTLING` losses set no record: what the plant does before it answers to a new controller is not what
-    that controller can reach.
+    The first `SETTLING` losses belong to no window: a plant needs time to answer to a new controller.
 
     Parameters
     ----------
     losses : array_like
         Of the last steps, newest last; at most WINDOW + SETTLING are kept.
     best : float
-        Lowest mean over `WINDOW` steps so far, but for what has been conceded since.
+        Lowest mean over `WINDOW` steps so far.
     """
 
     WINDOW = 50
@@ -61,7 +57,7 @@ class Record:
         self.best = best
 
     def append(self, loss: float) -> None:
-        """Take one more loss; one that is not finite is left out."""
+        """Append one loss; a loss that is not finite is left out."""
         if isfinite(loss):
             self.losses = np.append(self.losses, loss)[-self._KEPT :]
             if self._has_settled:
@@ -77,130 +73,166 @@ class Record:
 
     @property
     def level(self) -> float:
-        """Mean size of the last losses: the unit of curiosity; 1 before the first."""
+        """Mean magnitude of the recent losses: the unit of the information weight; 1 before the first loss."""
         return float(np.abs(self._recent).mean()) if len(self.losses) else 1.0
 
     @property
-    def regret(self) -> float:
-        """How much higher the last losses are than the best they have been, in parts of their level."""
+    def degradation(self) -> float:
+        """Excess of the recent mean loss over the best window's, in parts of `level`; 0 until losses have settled."""
         if not self._has_settled or self.level == 0:
             return 0.0
         return (float(self._recent.mean()) - self.best) / self.level
 
-    def concede(self) -> None:
-        """Give up half of the regret: the best was luck, perhaps, or belongs to a state that does not come back."""
-        self.best += 0.5 * self.regret * self.level
+    def halve_degradation(self) -> None:
+        """Raise `best` halfway to the recent mean: the best window may have been luck."""
+        self.best += 0.5 * self.degradation * self.level
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """Turns a forecast into the costs a planner minimises.
-
-    The cost of a plan is its expected loss, plus `caution` times the standard deviation of its total loss that comes
-    from not knowing the model, minus `curiosity` times the nats of information that playing it would give. Both look
-    at the plan as a whole: staying at an unknown place repeats one risk and one lesson, a varied plan spreads the risk
-    and learns more.
+class Excitation:
+    """Scripted sweeps of the actuators; see `habnn_control.control.excitation.Sweeps` for the motion.
 
     Parameters
     ----------
-    caution : Schedule
-        Positive fears the unknown, negative seeks it (optimism).
-    curiosity : Schedule
-        Worth of a nat, in parts of the level of the last losses. Information runs out as the model learns, so it fades
-        by itself.
-    thompson : bool
-        Plan on one draw of the model instead of its mean.
+    length : int
+        Steps at the start in which all actuators sweep. 0 also switches off `dither` and `resweep`.
+    dither : float
+        Amplitude, in parts of the full action, of a square wave added to the slowest actuator's action while exogenous
+        entries move, so that the model can tell the effects of the two apart. Needs known actuators.
+    resweep : float
+        How far the fastest actuator moves to either side in later sweeps, as a part of its range; 0 for none. Needs
+        known actuators.
+    degradation : float
+        Degradation of the losses, relative to the best window, from which the fastest actuator sweeps half of its
+        range to either side; inf for never. Needs known actuators.
     """
 
-    caution: Schedule = Schedule()
-    curiosity: Schedule = Schedule()
+    length: int = 32
+    dither: float = 1.0
+    resweep: float = 0.3
+    degradation: float = 0.12
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.length, int) and self.length >= 0):
+            raise ValueError(
+                f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
+                "it off."
+            )
+        for name, low, high in (("dither", 0, 1), ("resweep", 0, 0.5), ("degradation", 0, inf)):
+            value = getattr(self, name)
+            if not low <= value <= high or (name == "degradation" and value == 0):
+                raise ValueError(
+                    f"exploration: excitation.{name} must be between {low} and {high}, got {value}; 0 switches dither "
+                    "and resweep off, inf degradation."
+                )
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """How uncertainty enters the cost of a plan, and what is done beside the plan in order to learn.
+
+    The cost of a plan is its expected loss, plus the risk weight times the epistemic standard deviation of its total
+    loss, minus the information weight times the mutual information between the model and the plan's observations. Both
+    look at the plan as a whole: resting at an unknown place repeats one risk and one observation, a varied plan spreads
+    the risk and learns more.
+
+    Parameters
+    ----------
+    risk : Schedule
+        Risk weight: positive is risk-averse, negative is optimistic.
+    information : Schedule
+        Value of one nat, in parts of the level of the recent losses. Information runs out as the model learns, so its
+        effect fades by itself.
+    thompson : bool
+        Plan on one model drawn from the posterior instead of the expected one.
+    excitation : Excitation
+        Scripted sweeps.
+    """
+
+    risk: Schedule = Schedule(3.0, 1.0, 0.99)
+    information: Schedule = Schedule()
     thompson: bool = False
+    excitation: Excitation = Excitation()
 
-    def without_exploration(self) -> "Strategy":
-        """Return the same strategy without what it does to learn: caution stays, the rest goes."""
-        careful = self.caution if self.caution.start >= 0 and self.caution.floor >= 0 else Schedule()
-        return Strategy(caution=careful)
+    @classmethod
+    def make(cls, settings: Mapping[str, Any]) -> "Exploration":
+        """Return the exploration that `settings` describe.
 
-    def costs(self, forecast: Forecast, actions: Array, loss: Loss, weights: Array, step: int, record: Record) -> Array:
-        """Return the cost (n,) of each candidate.
+        A schedule is a number, or (start, floor, decay); the excitation is a mapping of its parameters.
+        """
+        _check_names("exploration", settings, cls)
+        parts = dict(settings)
+        for name in ("risk", "information"):
+            if name in parts and not isinstance(parts[name], Schedule):
+                value = parts[name]
+                parts[name] = Schedule(value, value) if isinstance(value, int | float) else Schedule(*value)
+        if isinstance(parts.get("excitation"), Mapping):
+            _check_names("excitation", parts["excitation"], Excitation)
+            parts["excitation"] = Excitation(**parts["excitation"])
+        return cls(**parts)
+
+    def exploiting(self) -> "Exploration":
+        """Return the same risk aversion without anything that is done only to learn."""
+        averse = self.risk.start >= 0 and self.risk.floor >= 0
+        return Exploration(self.risk if averse else Schedule(), excitation=Excitation(0))
+
+    def costs(
+        self, forecast: Forecast, actions: Array, cost: Cost, weights: Array, step: int, history: LossHistory
+    ) -> Array:
+        """Return the cost (n,) of each plan.
 
         Parameters
         ----------
         forecast : Forecast
-            Of n candidates over a horizon.
+            Of n plans over a horizon.
         actions : array, shape (n, horizon, n_actions)
-        loss : callable
-            See `Loss`.
+        cost : callable
+            Losses per step; see `habnn_control.control.plant.Plant.cost`.
         weights : array, shape (horizon,)
-            How much each step counts.
+            Weight of each step.
         step : int
-            Steps planned so far, for the schedules.
-        record : Record
-            How things went so far.
+            Number of steps planned so far, for the schedules.
+        history : LossHistory
         """
-        values = np.asarray(loss(actions, forecast.observations))
+        values = np.asarray(cost(actions, forecast.observations))
         if values.shape != actions.shape[:2]:
             raise ValueError(
-                f"sampling: loss must return one value a step, shape {actions.shape[:2]}, got {values.shape}; "
-                "index observations as observations[..., k]."
+                f"Plant: loss must return one value per step, shape {actions.shape[:2]}, got {values.shape}; index "
+                "observations as observations[..., k]."
             )
         costs = values @ weights
-        if caution := self.caution.value(step):
-            costs = costs + caution * loss_deviation(forecast, actions, loss, values, weights)
-        if curiosity := self.curiosity.value(step):
-            costs = costs - curiosity * record.level * forecast.information
+        if risk := self.risk.value(step):
+            costs = costs + risk * loss_deviation(forecast, actions, cost, values, weights)
+        if information := self.information.value(step):
+            costs = costs - information * history.level * forecast.information
         return np.asarray(costs)
 
 
-def loss_deviation(forecast: Forecast, actions: Array, loss: Loss, values: Array, weights: Array) -> Array:
-    """Return the standard deviation (n,) of each candidate's weighted total loss; the entries are independent.
+def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array, weights: Array) -> Array:
+    """Return the epistemic standard deviation (n,) of each plan's weighted total loss.
 
-    The loss counts as linear, with its slope over one standard deviation of the observation noise.
+    Predicted entries are independent. The loss counts as linear, with its slope over one standard deviation of the
+    observation noise.
 
     Parameters
     ----------
+    forecast : Forecast
+    actions : array, shape (n, horizon, n_actions)
+    cost : callable
+        Losses per step.
     values : array, shape (n, horizon)
-        The losses of the forecast itself.
+        Losses of the forecast's expected observations.
+    weights : array, shape (horizon,)
     """
     gradients = np.empty_like(forecast.slopes)
     for output, (entry, noise) in enumerate(zip(forecast.entries, np.moveaxis(forecast.noise, 2, 0), strict=True)):
         step = np.where(noise > 0, noise, 1.0)
         moved = forecast.observations.copy()
         moved[..., entry] += step
-        gradients[..., output] = (loss(actions, moved) - values) / step * weights
+        gradients[..., output] = (cost(actions, moved) - values) / step * weights
     return forecast.total_deviation(gradients)
 
 
-STRATEGIES = {
-    "default": Strategy(caution=Schedule(3.0, 1.0, 0.99)),
-    "greedy": Strategy(),
-    "optimistic": Strategy(caution=Schedule(-1.0, -1.0)),
-    "pessimistic": Strategy(caution=Schedule(3.0, 3.0)),
-    "curious": Strategy(caution=Schedule(3.0, 1.0, 0.99), curiosity=Schedule(0.067, 0.067)),
-    "information": Strategy(curiosity=Schedule(0.067, 0.067)),
-    "thompson": Strategy(thompson=True),
-}
-
-
-def strategy(choice: str | Mapping[str, Any]) -> Strategy:
-    """Return the strategy of that name, or the one described by parameters of `Strategy`.
-
-    A schedule is described by its numbers: {"caution": (3.0, 1.0, 0.99)}.
-    """
-    if isinstance(choice, str):
-        if choice not in STRATEGIES:
-            valid = ", ".join(STRATEGIES)
-            raise ValueError(
-                f"sampling: strategy must be one of {valid}, got {choice!r}; {nearest(choice, STRATEGIES)}"
-            )
-        return STRATEGIES[choice]
-    names = [field.name for field in fields(Strategy)]
-    for name in choice:
-        if name not in names:
-            raise ValueError(
-                f"sampling: a strategy must be described by {', '.join(names)}, got {name!r}; {nearest(name, names)}"
-            )
-    parts: dict[str, Any] = {
-        name: Schedule(*value) if name in ("caution", "curiosity") else value for name, value in choice.items()
-    }
-    return Strategy(**parts)
+def _check_names(owner: str, settings: Mapping[str, Any], kind: Any) -> None:
+    for name in settings:
+        check_choice(owner, "setting", name, [field.name for field in fields(kind)])

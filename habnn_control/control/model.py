@@ -1,33 +1,27 @@
-"""What goes into a transition model and what comes out of it."""
+"""The interface between a controller and its dynamics model: memory in, forecast out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+Snapshot = Mapping[str, NDArray[Any]]
 
 
-@dataclass(frozen=True)
-class Kinematics:
-    """Actuators that are observed and follow the actions exactly: next = clip(value + step * action, low, high).
+class StepPrediction(NamedTuple):
+    """Prediction of the next observation, noise included.
 
     Attributes
     ----------
-    indices : sequence of int
-        Where the actuators stand in the observation, in the order of the actions.
-    steps : sequence of float
-        How far an action of 1 moves each of them.
+    indices : array of int, shape (n_outputs,)
+        The predicted entries of the observation.
+    mean, low, high : array, shape (n_outputs,)
+        Expected value and ends of the central 90 % interval of each entry.
     """
-
-    indices: tuple[int, ...]
-    steps: tuple[float, ...]
-
-
-class Prediction(NamedTuple):
-    """The predicted entries of the next observation: which, expected value, ends of the central interval."""
 
     indices: NDArray[np.int64]
     mean: Array
@@ -35,71 +29,111 @@ class Prediction(NamedTuple):
     high: Array
 
 
-class Doubt(Protocol):
-    """What a model does not know about its targets along n candidates; the observation noise is not in it."""
+class EpistemicCovariance(Protocol):
+    """Covariance of a model's outputs along n plans that comes from not knowing the model; without noise.
 
-    def covariances(self) -> Array:
-        """Return those of each target over the steps, (n, n_outputs, horizon, horizon)."""
+    Outputs are scaled as the model learns them, and taken as independent of each other.
+    """
 
-    def variances(self, weights: Array) -> Array:
-        """Return those (n,) of each candidate's targets summed up with weights (n, horizon, n_outputs)."""
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
+
+    def of_sums(self, weights: Array) -> Array:
+        """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a model expects of n candidate sequences over a horizon.
+    """Predicted observations along n plans, and how uncertain they are.
 
-    What costs time is computed when it is asked for: all covariances cost more than all the rest.
+    Covariances are computed on demand: they cost more time than all the rest.
 
     Attributes
     ----------
     observations : array, shape (n, horizon, n_observed)
         Expected observations.
     entries : array of int, shape (n_outputs,)
-        The entries of an observation that are predicted, not known.
+        Entries of an observation that the model predicts.
     slopes : array, shape (n, horizon, n_outputs)
-        How far these move with their targets.
+        Derivative of each predicted entry with respect to the model's output, which may be scaled or a logarithm.
     noise_variance : array, shape (n_outputs,)
-        Of the targets.
-    doubt : Doubt
-        What is not known about the targets, which are taken as independent.
+        Variance of the observation noise of the model's outputs.
+    epistemic : EpistemicCovariance
+        Covariance of the model's outputs.
     """
 
     observations: Array
     entries: NDArray[np.int64]
     slopes: Array
     noise_variance: Array
-    doubt: Doubt
+    epistemic: EpistemicCovariance
 
     @cached_property
     def covariances(self) -> Array:
-        """What is not known about the entries, over the steps of a candidate, (n, n_outputs, horizon, horizon)."""
+        """Epistemic covariance of each predicted entry over the steps of a plan, (n, n_outputs, horizon, horizon)."""
         slopes = self.slopes.transpose(0, 2, 1)
-        return np.asarray(slopes[..., None] * self.doubt.covariances() * slopes[..., None, :])
+        return np.asarray(slopes[..., None] * self.epistemic.over_steps() * slopes[..., None, :])
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations of what the model does not know, (n, horizon, n_outputs)."""
+        """Epistemic standard deviation of each predicted entry, (n, horizon, n_outputs)."""
         return np.asarray(np.sqrt(np.einsum("nokk->nko", self.covariances)))
 
     @cached_property
     def information(self) -> Array:
-        """Nats that playing a candidate to its end would tell about the model, (n,)."""
-        ratio = self.doubt.covariances() / self.noise_variance[:, None, None] + np.eye(self.slopes.shape[1])
+        """Mutual information (n,), in nats, between the model and the observations of each plan."""
+        ratio = self.epistemic.over_steps() / self.noise_variance[:, None, None] + np.eye(self.slopes.shape[1])
         return np.asarray(0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1))
 
     @property
     def noise(self) -> Array:
-        """Standard deviations of what will be measured around a known value, (n, horizon, n_outputs)."""
+        """Standard deviation of the observation noise of each predicted entry, (n, horizon, n_outputs)."""
         return np.asarray(np.abs(self.slopes) * np.sqrt(self.noise_variance))
 
     def total_deviation(self, gradients: Array) -> Array:
-        """Return the standard deviation (n,) of totals that move with the entries by (n, horizon, n_outputs)."""
-        return np.asarray(np.sqrt(np.maximum(self.doubt.variances(gradients * self.slopes), 0.0)))
+        """Return the epistemic standard deviation (n,) of a total with these gradients (n, horizon, n_outputs)."""
+        return np.asarray(np.sqrt(np.maximum(self.epistemic.of_sums(gradients * self.slopes), 0.0)))
+
+
+class DenseCovariance:
+    """An `EpistemicCovariance` given as arrays (n, n_outputs, horizon, horizon)."""
+
+    def __init__(self, covariances: Array) -> None:
+        self._covariances = covariances
+
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
+        return self._covariances
+
+    def of_sums(self, weights: Array) -> Array:
+        """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
+        rows = weights.transpose(0, 2, 1)[:, :, None]  # (n, n_outputs, 1, horizon)
+        return np.asarray((rows @ self._covariances @ rows.swapaxes(2, 3)).sum(axis=(1, 2, 3)))
+
+
+class Memory(NamedTuple):
+    """What a model remembers of an episode.
+
+    Attributes
+    ----------
+    observation : array, shape (n_observed,)
+        The last observation.
+    actuation : array, shape (history + 1, n_actions)
+        Scaled actuator positions, or actions where these are not known; newest last.
+    past : array, shape (max(past_outputs, 1), n_outputs)
+        Scaled outputs relative to `origin`, newest last.
+    origin : array, shape (n_outputs,)
+        Scaled outputs of the very first observation, the same in all episodes.
+    """
+
+    observation: Array
+    actuation: Array
+    past: Array
+    origin: Array
 
 
 class Transitions(NamedTuple):
-    """Logged steps, in the order they were made.
+    """Logged steps, in the order of time.
 
     Attributes
     ----------
@@ -107,7 +141,7 @@ class Transitions(NamedTuple):
         Before and after each step.
     actions : array_like, shape (n, n_actions)
     starts : array_like of bool, shape (n,)
-        Whether an episode starts with the step; the very first always does.
+        Whether an episode starts with the step; the very first step always starts one.
     """
 
     observations: ArrayLike
@@ -116,28 +150,67 @@ class Transitions(NamedTuple):
     starts: ArrayLike
 
 
-class Memory(NamedTuple):
-    """What a model remembers of the episode it is in.
+class Forecaster(Protocol):
+    """Anything that predicts the observations along plans."""
 
-    Attributes
-    ----------
-    observation : array, shape (n_observed,)
-        The last one.
-    settings : array, shape (history + 1, n_set)
-        What the agent set, scaled, newest last.
-    past : array, shape (max(memory, 1), n_outputs)
-        Targets, newest last.
-    slow : array, shape (n_averages, n_outputs)
-        Running averages of the targets.
-    origin : array, shape (n_outputs,)
-        Targets of the very first observation, which all others are relative to; the same in all episodes.
-    widths : array, shape (n_outputs,)
-        What intervals are multiplied with, so that they hold the share of values they should; kept over episodes.
+    def forecast(self, memory: Any, sequences: Array) -> Forecast:
+        """Return the forecast for action sequences (n, horizon, n_actions) that start from `memory`."""
+
+
+class DynamicsModel(Forecaster, Protocol):
+    """A model of one-step dynamics that learns online; all that an agent may use of a model.
+
+    A model keeps the memory of the episode that it learns from. Everything else that looks ahead takes a memory as an
+    argument, so that an agent can plan for another episode without touching the model.
     """
 
-    observation: Array
-    settings: Array
-    past: Array
-    slow: Array
-    origin: Array
-    widths: Array
+    @property
+    def memory(self) -> Any:
+        """Memory of the running episode; never changed in place."""
+
+    def begin(self, observation: ArrayLike) -> None:
+        """Start an episode with its first observation."""
+
+    def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
+        """Learn from the observation that followed `action`; raise ValueError, unchanged, if it is not finite."""
+
+    def skip(self, action: ArrayLike) -> None:
+        """Remember a step whose observation is missing; nothing is learned."""
+
+    def pretrain(self, transitions: Transitions) -> None:
+        """Learn from logged steps; raise ValueError, unchanged, if they do not fit."""
+
+    def predict(self, action: ArrayLike) -> StepPrediction:
+        """Predict the observation after `action` in the running episode."""
+
+    def draw(self, rng: np.random.Generator) -> Forecaster:
+        """Return a forecaster that follows one model drawn from the posterior (Thompson sampling)."""
+
+    def first_memory(self, observation: ArrayLike) -> Any:
+        """Return the memory of an episode that starts with `observation`; the model stays as it is."""
+
+    def next_memory(self, memory: Any, action: ArrayLike, observation: ArrayLike) -> Any:
+        """Return the memory after one more step; the model stays as it is."""
+
+    def is_sound(self) -> bool:
+        """Tell whether everything learned is finite and of a plausible size."""
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return copies of everything learned and remembered, as arrays."""
+
+    def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
+        """Go back to a snapshot of a model with the same settings; keep the memory of the running episode if asked."""
+
+
+def check_transitions(owner: str, transitions: Transitions, n_observed: int, n_actions: int) -> list[Array]:
+    """Return the parts of a log as float arrays; raise unless they are finite and of the right shapes."""
+    parts = [np.asarray(part, dtype=np.float64) for part in transitions]
+    n = len(parts[0])
+    shapes = [(n, n_observed), (n, n_actions), (n, n_observed), (n,)]
+    for name, part, shape in zip(Transitions._fields, parts, shapes, strict=True):
+        if part.shape != shape or not np.isfinite(part).all():
+            raise ValueError(
+                f"{owner}: transitions.{name} must be finite and of shape {shape}, got {part.shape}; give one row per "
+                "step, and leave out steps that were not measured."
+            )
+    return parts

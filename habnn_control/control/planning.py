@@ -1,17 +1,19 @@
 """Planners: search the sequence of actions that minimises an objective.
 
 An objective takes candidate sequences (n, horizon, n_actions) and returns their costs (n,). A cost that is not finite
-counts as infinite: such a candidate never wins, and the plan tells how many there were.
+counts as infinite: such a candidate never wins, and the plan says how many such candidates there were.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from habnn_control.support.names import check_choice
 
 Array = NDArray[np.float64]
 Objective = Callable[[Array], Array]
@@ -23,15 +25,15 @@ class Plan(NamedTuple):
     Attributes
     ----------
     actions : array, shape (horizon, n_actions)
-        The best sequence that was tried.
+        The best sequence of all candidates.
     cost : float
-        Its cost; infinite if no candidate had a finite one.
+        Cost of `actions`; infinite if no candidate had a finite cost.
     mean : array, shape (horizon, n_actions)
-        Centre of the search when it ended; the next plan starts there, one step on.
+        Centre of the search when it ended; the next plan starts from it, shifted by one step.
     elites : array, shape (k, horizon, n_actions)
-        Runners-up, best first, that the next plan tries again, one step on.
+        The next best sequences, best first, that the next plan tries again, shifted by one step.
     rejected : int
-        Candidates whose cost was not finite.
+        Number of candidates whose cost was not finite.
     """
 
     actions: Array
@@ -54,16 +56,31 @@ def coloured_noise(rng: np.random.Generator, n: int, horizon: int, n_actions: in
     return np.ascontiguousarray(np.moveaxis(np.fft.irfft(spectrum, n=horizon, axis=-1), -1, 1))
 
 
+class Planner(Protocol):
+    """Anything that searches a plan."""
+
+    def plan(
+        self,
+        objective: Objective,
+        low: ArrayLike,
+        high: ArrayLike,
+        horizon: int,
+        rng: np.random.Generator,
+        previous: Plan | None = None,
+    ) -> Plan:
+        """Search a sequence of `horizon` actions within [low, high]; see `SamplingPlanner.plan`."""
+
+
 @dataclass(frozen=True)
-class Planner(ABC):
-    """What all planners share.
+class SamplingPlanner(ABC):
+    """Base of the planners that evaluate random candidates.
 
     Parameters
     ----------
     n_candidates : int
-        Sequences tried in each iteration.
+        Number of sequences evaluated per iteration.
     n_iterations : int
-        Rounds of trying.
+        Number of iterations.
     colour : float
         Exponent of the noise that makes candidates; see `coloured_noise`.
     spread : float
@@ -113,14 +130,14 @@ class Planner(ABC):
         rng : Generator
             The only source of chance.
         previous : Plan, optional
-            The plan of the step before, of the same horizon: the search starts from it, one step on.
+            The plan of the previous step, of the same horizon: the search starts from it, shifted by one step.
         """
         search = _Search(objective, np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64))
         self._check(search, horizon, previous)
         centre = np.broadcast_to((search.low + search.high) / 2, (horizon, len(search.low)))
         if previous is None:
             return self._search(search, centre, np.empty((0, *centre.shape)), rng)
-        warm = [_one_step_on(actions, centre[0]) for actions in (previous.mean, previous.actions, *previous.elites)]
+        warm = [_shifted(actions, centre[0]) for actions in (previous.mean, previous.actions, *previous.elites)]
         return self._search(search, warm[0], np.stack([centre, *warm[1:]]), rng)
 
     def _check(self, search: "_Search", horizon: int, previous: Plan | None) -> None:
@@ -152,7 +169,7 @@ class Planner(ABC):
 
 
 class _Search:
-    """One run of a planner: evaluates candidates within the bounds and remembers the best."""
+    """One search: evaluates candidates within the bounds and remembers the best one."""
 
     def __init__(self, objective: Objective, low: Array, high: Array) -> None:
         self.objective, self.low, self.high = objective, low, high
@@ -168,7 +185,7 @@ class _Search:
         if costs.shape != (len(candidates),):
             raise ValueError(
                 f"planner: objective must return costs of shape ({len(candidates)},), got {costs.shape}; "
-                "return one a candidate."
+                "return one cost per candidate."
             )
         bad = ~np.isfinite(costs)
         self.rejected += int(bad.sum())
@@ -184,27 +201,27 @@ class _Search:
         return Plan(self.best, self.best_cost, np.clip(mean, self.low, self.high), elites.copy(), self.rejected)
 
 
-def _one_step_on(actions: Array, last: Array) -> Array:
-    """Drop the first action, which has been played, and append one for the new last step."""
+def _shifted(actions: Array, last: Array) -> Array:
+    """Drop the first action, which has been played, and append `last`."""
     return np.concatenate([actions[1:], last[None]])
 
 
 @dataclass(frozen=True)
-class ICEM(Planner):
+class ICEM(SamplingPlanner):
     """Improved cross-entropy method (Pinneri et al., 2020): coloured noise, elites kept and shifted, best-seen action.
 
-    Differs: the number of candidates does not fall with the iterations, and the last mean is tried too.
+    Differs: the number of candidates does not fall with the iterations, and the last mean is evaluated too.
 
     Parameters
     ----------
     n_elites : int
-        Best candidates that shape the next iteration.
+        Number of best candidates that the next iteration's mean and spread come from.
     n_kept : int
-        Elites that are tried again in the next iteration and, shifted, in the next plan.
+        Number of elites evaluated again in the next iteration and, shifted, in the next plan.
     least_spread : float
-        Standard deviation the search never goes below, in half ranges.
+        Smallest standard deviation of the candidates, in half ranges of the actions.
     momentum : float
-        Share of the old mean and spread in the new.
+        Share of the previous mean and spread in the new ones.
     """
 
     n_elites: int = 10
@@ -242,13 +259,13 @@ class ICEM(Planner):
 
 
 @dataclass(frozen=True)
-class MPPI(Planner):
+class MPPI(SamplingPlanner):
     """Model predictive path integral control: the mean of all candidates, weighted by exp(-cost / temperature).
 
     Parameters
     ----------
     temperature : float
-        In units of what the median candidate costs more than the best.
+        In units of the difference between the median and the lowest cost.
     """
 
     temperature: float = 0.3
@@ -273,7 +290,7 @@ class MPPI(Planner):
 
 
 @dataclass(frozen=True)
-class RandomShooting(Planner):
+class RandomShooting(SamplingPlanner):
     """The best of many random sequences, drawn around the middle of the range in every iteration."""
 
     def _search(self, search: _Search, mean: Array, extra: Array, rng: np.random.Generator) -> Plan:
@@ -283,3 +300,16 @@ class RandomShooting(Planner):
             search.evaluate(self._candidates(centre, std, extra, rng))
         assert search.best is not None
         return search.result(search.best, extra[:0])
+
+
+PLANNERS: dict[str, type[SamplingPlanner]] = {"icem": ICEM, "mppi": MPPI, "random-shooting": RandomShooting}
+
+
+def make_planner(settings: Mapping[str, Any]) -> SamplingPlanner:
+    """Return the planner that `settings` describe: its name under "kind" (default "icem"), and its parameters."""
+    parameters = dict(settings)
+    kind = parameters.pop("kind", "icem")
+    check_choice("planner", "kind", kind, PLANNERS)
+    for name in parameters:
+        check_choice(kind, "setting", name, [field.name for field in fields(PLANNERS[kind])])
+    return PLANNERS[kind](**parameters)

@@ -4,12 +4,43 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from operator import index
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+
+
+class Bounds(NamedTuple):
+    """Bounds of the spaces, each a vector of float64; infinite where an observation has none.
+
+    Attributes
+    ----------
+    low, high : array, shape (n_observed,)
+    action_low, action_high : array, shape (n_actions,)
+    """
+
+    low: Array
+    high: Array
+    action_low: Array
+    action_high: Array
+
+    @classmethod
+    def of(cls, low: ArrayLike, high: ArrayLike, action_low: ArrayLike, action_high: ArrayLike) -> Self:
+        """Return the bounds given as anything that NumPy reads."""
+        parts = low, high, action_low, action_high
+        return cls(*(np.asarray(part, dtype=np.float64) for part in parts))
+
+    @property
+    def n_observed(self) -> int:
+        """Length of an observation."""
+        return len(self.low)
+
+    @property
+    def n_actions(self) -> int:
+        """Length of an action."""
+        return len(self.action_low)
 
 
 class Loss(Protocol):
@@ -45,8 +76,8 @@ class Actuators:
         sweep = tuple(float(part) for part in self.sweep) or (0.25,) * len(entries)
         if len(steps) != len(entries) or not all(isfinite(step) and step != 0 for step in steps):
             raise ValueError(
-                f"Plant: actuators.steps must be finite, not zero and one per entry of {entries}, got {steps}; give the "
-                "change of each position per unit of its action."
+                f"Plant: actuators.steps must be finite, not zero and one per entry of {entries}, got {steps}; give "
+                "the change of each position per unit of its action."
             )
         if len(sweep) != len(entries) or not all(0 < part <= 0.5 for part in sweep):
             raise ValueError(
@@ -164,18 +195,20 @@ class Plant:
             total = total + limit.cost(observations)
         return total
 
-    def check(self, low: ArrayLike, high: ArrayLike, n_actions: int) -> None:
-        """Raise unless the description fits observations with the bounds `low` and `high`, and `n_actions` actions."""
-        low, high = np.asarray(low), np.asarray(high)
+    def check(self, bounds: Bounds) -> None:
+        """Raise unless the description fits the spaces."""
+        n_observed, n_actions = bounds.n_observed, bounds.n_actions
         limited = [limit.entry for limit in self.limits]
         named = [*self.actuated, *self.exogenous, *self.ignored, *limited, *self.columns.values()]
-        if named and max(named) >= len(low):
+        if named and max(named) >= n_observed:
             raise ValueError(
-                f"Plant: entries must be below {len(low)}, the length of an observation, got {max(named)}; count from 0."
+                f"Plant: entries must be below {n_observed}, the length of an observation, got {max(named)}; count "
+                "from 0."
             )
-        if not self.outputs(len(low)):
+        if not self.outputs(n_observed):
             raise ValueError(
-                "Plant: at least one entry must be left to predict, got roles for all; what does the loss depend on?"
+                "Plant: at least one entry must be left to predict, got roles for all; leave out what the model shall "
+                "learn."
             )
         if self.actuators is None:
             return
@@ -184,11 +217,11 @@ class Plant:
                 f"Plant: actuators must be one per action, {n_actions}, got {len(self.actuated)}; give all of them, or "
                 "None to have their motion learned."
             )
-        entries = list(self.actuated)
-        if not np.isfinite(high[entries] - low[entries]).all():
+        low, high = (bound[list(self.actuated)] for bound in (bounds.low, bounds.high))
+        if not np.isfinite(high - low).all():
             raise ValueError(
-                f"Plant: actuators must have finite bounds in the observation space, got {low[entries]} and "
-                f"{high[entries]}; positions stop at them."
+                f"Plant: actuators must have finite bounds in the observation space, got {low} and {high}; positions "
+                "stop at them."
             )
 
     def labels(self, n_observed: int) -> dict[str, int]:

@@ -1,22 +1,64 @@
-"""One step of looking ahead, in its three forms, and what each candidate remembers on the way."""
+"""Forecasts of many plans at once with a regressor that predicts one step."""
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.network import HABNN, FunctionSample
+from habnn_control.control.encoder import Encoder
+from habnn_control.control.model import Memory
+from habnn_control.network import HABNN
 
 Array = NDArray[np.float64]
 Single = NDArray[np.float32]
 _SINGLE = np.float32
 
 
-class OutputLayerUncertainty:
-    """A network's expected function with the hidden weights at their locations; remembers what its output layer saw.
+def roll_out(encoder: Encoder, memory: Memory, actuation: Array, step: Callable[[Array], Array]) -> Array:
+    """Return scaled outputs (n, horizon, n_outputs), relative to the origin, along the actuation of n plans.
 
-    In single precision: this is where the time of a decision goes.
+    Parameters
+    ----------
+    encoder : Encoder
+    memory : Memory
+        Where all plans start.
+    actuation : array, shape (n, horizon, n_actions)
+        From `Encoder.actuation`.
+    step : callable
+        Predicted targets (n, n_outputs) for inputs (n, n_inputs).
     """
+    n, horizon, _ = actuation.shape
+    known = np.broadcast_to(memory.actuation, (n, *memory.actuation.shape))
+    whole = np.concatenate([known, encoder.scaled(actuation)], axis=1)
+    if encoder.feeds_back:
+        return _step_by_step(encoder, memory, whole, step)
+    length = len(memory.actuation)
+    windows = np.lib.stride_tricks.sliding_window_view(whole[:, 1:], length, axis=1)  # (n, horizon, n_actions, length)
+    windows = windows.swapaxes(2, 3).reshape(n * horizon, length, -1)
+    outputs = step(encoder.inputs(memory, windows, np.empty((n * horizon, 0, encoder.n_outputs))))
+    return np.clip(outputs.reshape(n, horizon, encoder.n_outputs), *encoder.target_bounds(memory))
 
-    feeds_variance = False
+
+def _step_by_step(encoder: Encoder, memory: Memory, actuation: Array, step: Callable[[Array], Array]) -> Array:
+    """Feed the predicted outputs back as inputs of the next step; `actuation` begins with the memory's."""
+    length, depth = len(memory.actuation), len(memory.past)
+    n, horizon = len(actuation), actuation.shape[1] - length
+    low, high = encoder.target_bounds(memory)
+    past = np.empty((n, depth + horizon, encoder.n_outputs))
+    past[:, :depth] = memory.past
+    for k in range(horizon):
+        recent = past[:, k : k + depth]
+        target = step(encoder.inputs(memory, actuation[:, k + 1 : k + 1 + length], recent))
+        past[:, k + depth] = np.clip(encoder.accumulated(target, recent), low, high)
+    return past[:, depth:]
+
+
+class MeanFunction:
+    """The expected function of a network whose hidden weights are held at their locations.
+
+    It keeps the inputs of the output layer, from which `covariance` follows. Computed in single precision, because most
+    of the time of a decision is spent here.
+    """
 
     def __init__(self, network: HABNN) -> None:
         *hidden, output = network.point_weights()
@@ -25,120 +67,50 @@ class OutputLayerUncertainty:
         self._scales = network.output_covariances().astype(_SINGLE)
         self._seen: list[Single] = []
 
-    def __call__(self, inputs: Array, _: Array | None) -> tuple[Array, float]:
+    def __call__(self, inputs: Array) -> Array:
+        """Return the outputs (n, n_outputs) for inputs (n, n_inputs)."""
         z = np.column_stack([inputs, np.ones(len(inputs))]).astype(_SINGLE)
         for weight in self._hidden:
             z = z @ weight
             np.maximum(z, self._slope * z, out=z)
         self._seen.append(z)
-        return (z @ self._output).astype(np.float64), 0.0
+        return (z @ self._output).astype(np.float64)
 
-    def doubt(self, n: int) -> "OutputLayerDoubt":
-        """Return what is not known about the outputs along the n candidates that were followed."""
+    def covariance(self, n: int) -> "OutputLayerCovariance":
+        """Return the epistemic covariance of the outputs along the n plans evaluated so far."""
         z = np.stack(self._seen, axis=1) if len(self._seen) > 1 else self._seen[0]  # step by step, or all in one call
-        return OutputLayerDoubt(z.reshape(n, -1, z.shape[-1]), self._scales)
+        return OutputLayerCovariance(z.reshape(n, -1, z.shape[-1]), self._scales)
 
 
 def _with_one(weight: Array) -> Array:
-    """Append a unit that is always 1: the bias of the next layer."""
+    """Append a hidden unit that is always 1: the bias of the next layer."""
     return np.column_stack([weight, np.eye(len(weight))[-1]])
 
 
-class OutputLayerDoubt:
-    """Doubt about the weights of an output layer that sees z (n, horizon, width), covariances `scales` an output."""
+class OutputLayerCovariance:
+    """An `EpistemicCovariance` that comes from the weights of an output layer alone.
+
+    Parameters
+    ----------
+    z : array, shape (n, horizon, width)
+        Inputs of the output layer along n plans.
+    scales : array, shape (n_outputs, width, width)
+        Covariance of the weights of each output.
+    """
 
     def __init__(self, z: Single, scales: Single) -> None:
         self._z, self._scales = z, scales
 
-    def covariances(self) -> Array:
-        """Return those of each output over the steps, (n, n_outputs, horizon, horizon)."""
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
         z = self._z
         found = np.stack([(z @ scale) @ z.transpose(0, 2, 1) for scale in self._scales], axis=1, dtype=np.float64)
         diagonal = np.einsum("nokk->nok", found)
         np.maximum(1.0001 * diagonal, 0.0, out=diagonal)  # positive semidefinite in spite of rounding
         return found
 
-    def variances(self, weights: Array) -> Array:
-        """Return those (n,) of the outputs summed up with weights (n, horizon, n_outputs): one vector a candidate."""
+    def of_sums(self, weights: Array) -> Array:
+        """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
         sums = weights.transpose(2, 0, 1)[:, :, None].astype(_SINGLE) @ self._z  # (n_outputs, n, 1, width)
         sums = sums[:, :, 0]
         return np.asarray(((sums @ self._scales) * sums).sum(axis=(0, 2)), dtype=np.float64)
-
-
-class PathDoubt:
-    """Doubt given by its covariances (n, n_outputs, horizon, horizon)."""
-
-    def __init__(self, covariances: Array) -> None:
-        self._covariances = covariances
-
-    def covariances(self) -> Array:
-        """Return them."""
-        return self._covariances
-
-    def variances(self, weights: Array) -> Array:
-        """Return those (n,) of the outputs summed up with weights (n, horizon, n_outputs)."""
-        rows = weights.transpose(0, 2, 1)[:, :, None]  # (n, n_outputs, 1, horizon)
-        return np.asarray((rows @ self._covariances @ rows.swapaxes(2, 3)).sum(axis=(1, 2, 3)))
-
-
-class Moments:
-    """Mean and variance of a network's function at inputs that are uncertain themselves."""
-
-    feeds_variance = True
-
-    def __init__(self, network: HABNN) -> None:
-        self.network = network
-
-    def __call__(self, inputs: Array, variance: Array | None) -> tuple[Array, Array]:
-        distribution = self.network.predict(inputs, include_noise=False, input_variance=variance)
-        return distribution.mean, distribution.variance
-
-
-class Certain:
-    """The values of one function."""
-
-    feeds_variance = False
-
-    def __init__(self, function: FunctionSample) -> None:
-        self.function = function
-
-    def __call__(self, inputs: Array, _: Array | None) -> tuple[Array, float]:
-        return self.function(inputs), 0.0
-
-
-class Trail:
-    """Targets and their slow averages along n candidates, growing step by step.
-
-    Parameters
-    ----------
-    past : array, shape (depth, n_outputs)
-        What all candidates begin with, newest last.
-    slow : array, shape (n_averages, n_outputs)
-    n, horizon : int
-        Number of candidates, and of steps that will be appended.
-    keep, take : array, shape (n_averages,)
-        Shares of the old average and of the new value in the new average.
-    """
-
-    def __init__(self, past: Array, slow: Array, n: int, horizon: int, keep: Array, take: Array) -> None:
-        self._depth, self._at = len(past), 0
-        self._past = np.empty((n, len(past) + horizon, past.shape[1]))
-        self._past[:, : len(past)] = past
-        self.slow = np.repeat(slow[None], n, axis=0)
-        self._keep, self._take = keep[:, None], take[:, None]
-
-    @property
-    def recent(self) -> Array:
-        """The last `depth` values, (n, depth, n_outputs)."""
-        return self._past[:, self._at : self._at + self._depth]
-
-    @property
-    def appended(self) -> Array:
-        """All values appended, (n, horizon, n_outputs)."""
-        return self._past[:, self._depth :]
-
-    def append(self, values: Array) -> None:
-        """Take one more value (n, n_outputs) of every candidate."""
-        self._past[:, self._depth + self._at] = values
-        self.slow = self._keep * self.slow + self._take * values[:, None]
-        self._at += 1

@@ -8,10 +8,10 @@ from pathlib import Path
 import gymnasium as gym
 import numpy as np
 import pytest
+from agents.habnn import plant_loss
 
 import agents
 import envs
-from agents.habnn import plant_loss
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -4,9 +4,9 @@ from math import inf
 
 import numpy as np
 import pytest
+from agents._excitation import Excitation
 
 import agents
-from agents._excitation import Excitation
 from agents.runner import Recorder, make_env
 from habnn_control.control.exploration import Record
 

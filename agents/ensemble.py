@@ -1,0 +1,275 @@
+"""An ensemble of probabilistic networks as a dynamics model, in the style of PETS (Chua et al., 2018); needs torch."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch.nn.functional import silu, softplus
+
+from habnn_control.control.encoder import Encoder
+from habnn_control.control.model import (
+    DenseCovariance,
+    Forecast,
+    Memory,
+    Snapshot,
+    StepPrediction,
+    Transitions,
+    check_transitions,
+)
+from habnn_control.control.plant import Bounds, Plant
+from habnn_control.control.rollout import roll_out
+from habnn_control.support.names import check_choice
+
+Array = NDArray[np.float64]
+
+_LOG_VARIANCES = (-10.0, 0.5)  # soft bounds, where PETS starts them
+_TRAINING = {"every": 5, "gradient_steps": 20, "learning_rate": 1e-3, "weight_decay": 1e-4}
+_BATCH = 64  # samples per gradient step
+_QUANTILE = 1.6448536269514722  # of the normal distribution: ends of the central 90 %
+
+
+class ProbabilisticNetworks:
+    """Independent networks in one batch: swish layers, then a mean and a bounded log-variance per output; float32.
+
+    Parameters
+    ----------
+    n_members : int
+    widths : sequence of int
+        Inputs, hidden layers, outputs.
+    learning_rate, weight_decay : float
+        Of Adam (AdamW).
+    seed : int
+        Draws the initial weights and the bootstrap samples.
+    """
+
+    def __init__(
+        self, n_members: int, widths: tuple[int, ...], learning_rate: float, weight_decay: float, seed: int
+    ) -> None:
+        self.n_members, self._n_outputs = n_members, widths[-1]
+        self._generator = torch.Generator().manual_seed(seed)
+        self._weights, self._biases = [], []
+        for n_in, n_out in pairwise((*widths[:-1], 2 * widths[-1])):
+            drawn = torch.randn((n_members, n_out, n_in), generator=self._generator) / (2 * n_in**0.5)
+            self._weights.append(drawn.transpose(1, 2).requires_grad_())  # BLAS prefers a unit's inputs side by side
+            self._biases.append(torch.zeros((n_members, 1, n_out), requires_grad=True))
+        self._optimiser = torch.optim.AdamW(self.parameters(), lr=learning_rate, weight_decay=weight_decay)
+
+    def parameters(self) -> list[torch.Tensor]:
+        """Return all weights and biases."""
+        return [*self._weights, *self._biases]
+
+    def distribution(self, inputs: torch.Tensor, members: slice = slice(None)) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return means and log-variances (n_members, n, n_outputs) for inputs (n_members, n, n_inputs)."""
+        z = inputs
+        for weight, bias in zip(self._weights[:-1], self._biases[:-1], strict=True):
+            z = silu(torch.baddbmm(bias[members], z, weight[members]))
+        mean, log_variance = torch.baddbmm(self._biases[-1][members], z, self._weights[-1][members]).chunk(2, dim=-1)
+        least, most = _LOG_VARIANCES
+        log_variance = most - softplus(most - log_variance)
+        return mean, least + softplus(log_variance - least)
+
+    def train(self, inputs: Array, targets: Array, n_steps: int) -> None:
+        """Take gradient steps on the Gaussian likelihood; every member draws its own samples with replacement."""
+        x, y = torch.from_numpy(inputs.astype(np.float32)), torch.from_numpy(targets.astype(np.float32))
+        for _ in range(n_steps):
+            chosen = torch.randint(len(x), (self.n_members, min(_BATCH, len(x))), generator=self._generator)
+            mean, log_variance = self.distribution(x[chosen])
+            loss = (torch.exp(-log_variance) * (mean - y[chosen]) ** 2 + log_variance).mean(dim=(1, 2)).sum()
+            self._optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+
+    def get_state(self) -> dict[str, NDArray[Any]]:
+        """Return weights, the optimiser's moments and the random generator as arrays."""
+        state = {"generator": self._generator.get_state().numpy().copy()}
+        for k, parameter in enumerate(self.parameters()):
+            state[f"parameter_{k}"] = parameter.detach().numpy().copy()
+            for name, value in self._optimiser.state.get(parameter, {}).items():
+                state[f"adam_{k}_{name}"] = value.numpy().copy()
+        return state
+
+    def set_state(self, state: Snapshot) -> None:
+        """Go back to a state of `get_state`."""
+        self._generator.set_state(torch.from_numpy(np.array(state["generator"])))
+        for k, parameter in enumerate(self.parameters()):
+            parameter.data = torch.from_numpy(np.array(state[f"parameter_{k}"]))
+            prefix = f"adam_{k}_"
+            moments = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+            if moments:
+                self._optimiser.state[parameter] = {n: torch.from_numpy(np.array(v)) for n, v in moments.items()}
+            else:
+                self._optimiser.state.pop(parameter, None)
+
+
+class EnsembleModel:
+    """A `DynamicsModel` with an ensemble of probabilistic networks behind an `Encoder`.
+
+    Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members is
+    the epistemic covariance. Differs from PETS: no noise is drawn along the path, which leaves one path per member;
+    members train every few steps on all samples so far, not between episodes, because a plant has no episodes.
+
+    Parameters
+    ----------
+    plant : Plant
+    bounds : Bounds
+    history, past_outputs, target
+        See `Encoder`.
+    hidden : sequence of int
+        Widths of the hidden layers.
+    n_members : int
+        Size of the ensemble.
+    training : dict, optional
+        every (steps between trainings), gradient_steps (per training), learning_rate, weight_decay.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        plant: Plant,
+        bounds: Bounds,
+        *,
+        history: int = 10,
+        past_outputs: int | None = None,
+        target: str = "log",
+        hidden: tuple[int, ...] = (200, 200, 200),
+        n_members: int = 5,
+        training: dict[str, Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.encoder = Encoder(plant, bounds, history, past_outputs, target)
+        if not (isinstance(n_members, int) and n_members >= 2):
+            raise ValueError(f"ensemble: n_members must be a whole number of at least 2, got {n_members!r}; raise it.")
+        torch.set_num_threads(1)  # the same sums in the same order in any number of processes
+        settings = _TRAINING | (training or {})
+        for name in settings:
+            check_choice("ensemble", "training", name, _TRAINING)
+        self._every, self._gradient_steps = int(settings.pop("every")), int(settings.pop("gradient_steps"))
+        widths = (self.encoder.n_inputs, *hidden, self.encoder.n_outputs)
+        self.networks = ProbabilisticNetworks(n_members, widths, seed=seed, **settings)
+        self._inputs, self._targets = np.empty((0, widths[0])), np.empty((0, widths[-1]))
+        self._memory = self.encoder.empty_memory()
+
+    # ------------------------------------------------------------------ memory
+
+    @property
+    def memory(self) -> Memory:
+        """Memory of the running episode."""
+        return self._memory
+
+    def first_memory(self, observation: ArrayLike) -> Memory:
+        """Return the memory of an episode that starts with `observation`; the model stays as it is."""
+        return self.encoder.first_memory(observation, self._memory)
+
+    def next_memory(self, memory: Memory, action: ArrayLike, observation: ArrayLike) -> Memory:
+        """Return the memory after one more step; the model stays as it is."""
+        return self.encoder.next_memory(memory, action, observation)
+
+    def begin(self, observation: ArrayLike) -> None:
+        """Start an episode with its first observation."""
+        self._memory = self.first_memory(observation)
+
+    def skip(self, action: ArrayLike) -> None:
+        """Remember a step whose observation is missing as if the last observation had come again."""
+        self._memory = self.next_memory(self._memory, action, self._memory.observation)
+
+    # ------------------------------------------------------------------ learning
+
+    def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
+        """Keep the sample, and train every few samples."""
+        self._keep(action, observation)
+        if len(self._targets) % self._every == 0:
+            self.networks.train(self._inputs, self._targets, self._gradient_steps)
+
+    def _keep(self, action: ArrayLike, observation: ArrayLike) -> None:
+        after = np.asarray(observation, dtype=np.float64)
+        if not np.isfinite(after).all():
+            raise ValueError(f"model: observation must be finite, got {after}; skip the step.")
+        self._inputs = np.concatenate([self._inputs, self.encoder.next_inputs(self._memory, action)])
+        self._targets = np.concatenate([self._targets, self.encoder.target(self._memory, after)[None]])
+        self._memory = self.next_memory(self._memory, action, after)
+
+    def pretrain(self, transitions: Transitions) -> None:
+        """Keep all logged steps, then train as often as online."""
+        bounds = self.encoder.bounds
+        parts = check_transitions("model", transitions, bounds.n_observed, bounds.n_actions)
+        for k, (observation, action, after, start) in enumerate(zip(*parts, strict=True)):
+            if start or k == 0:
+                self.begin(observation)
+            self._keep(action, after)
+        self.networks.train(self._inputs, self._targets, len(parts[0]) // self._every * self._gradient_steps)
+
+    # ------------------------------------------------------------------ prediction
+
+    def predict(self, action: ArrayLike) -> StepPrediction:
+        """Predict the observation after `action`: the mean of the members, and their mixture's 90 % interval."""
+        forecast = self.forecast(self._memory, np.asarray(action, dtype=np.float64)[None, None])
+        entries = forecast.entries
+        mean = forecast.observations[0, 0, entries]
+        deviation = np.sqrt(forecast.deviations[0, 0] ** 2 + forecast.noise[0, 0] ** 2)
+        return StepPrediction(entries, mean, mean - _QUANTILE * deviation, mean + _QUANTILE * deviation)
+
+    def forecast(self, memory: Memory, sequences: Array) -> Forecast:
+        """Return the forecast for action sequences (n, horizon, n_actions) that start from `memory`."""
+        return self._forecast(memory, sequences, slice(None))
+
+    def draw(self, rng: np.random.Generator) -> "MemberForecaster":
+        """Return a forecaster that follows one member of the ensemble."""
+        return MemberForecaster(self, int(rng.integers(self.networks.n_members)))
+
+    def _forecast(self, memory: Memory, sequences: Array, members: slice) -> Forecast:
+        encoder, n_members = self.encoder, len(range(self.networks.n_members)[members])
+        actuation, variances = encoder.actuation(memory, sequences), []
+
+        def step(inputs: Array) -> Array:
+            with torch.inference_mode():
+                rows = torch.from_numpy(inputs.astype(np.float32)).view(n_members, -1, inputs.shape[1])
+                mean, log_variance = self.networks.distribution(rows, members)
+                variances.append(torch.exp(log_variance).double().mean(dim=(0, 1)).numpy())
+                return mean.reshape(len(inputs), -1).numpy().astype(np.float64)
+
+        paths = roll_out(encoder, memory, np.tile(actuation, (n_members, 1, 1)), step)
+        paths = paths.reshape(n_members, *actuation.shape[:2], encoder.n_outputs)
+        noise = np.asarray(np.mean(variances, axis=0))
+        values = encoder.values(memory, paths, noise)
+        slopes = encoder.slopes(memory, paths.mean(axis=0))
+        apart = (values - values.mean(axis=0)) / slopes / np.sqrt(n_members)
+        return Forecast(
+            encoder.observations(memory, actuation, values.mean(axis=0)),
+            encoder.outputs,
+            slopes,
+            noise,
+            DenseCovariance(np.einsum("mnko,mnlo->nokl", apart, apart)),
+        )
+
+    # ------------------------------------------------------------------ state
+
+    def is_sound(self) -> bool:
+        """Tell whether all weights are finite."""
+        return all(bool(torch.isfinite(parameter).all()) for parameter in self.networks.parameters())
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return copies of everything learned and remembered, as arrays."""
+        networks = {f"networks_{name}": value for name, value in self.networks.get_state().items()}
+        memory = {f"memory_{name}": np.array(value) for name, value in self._memory._asdict().items()}
+        return {**networks, **memory, "inputs": self._inputs.copy(), "targets": self._targets.copy()}
+
+    def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
+        """Go back to a snapshot of a model with the same settings; keep the memory of the running episode if asked."""
+        prefix = "networks_"
+        self.networks.set_state({k.removeprefix(prefix): v for k, v in snapshot.items() if k.startswith(prefix)})
+        self._inputs, self._targets = np.array(snapshot["inputs"]), np.array(snapshot["targets"])
+        if not keep_memory:
+            self._memory = Memory(**{name: np.array(snapshot[f"memory_{name}"]) for name in Memory._fields})
+
+
+class MemberForecaster:
+    """Forecasts along one member of an ensemble, without epistemic covariance."""
+
+    def __init__(self, model: EnsembleModel, member: int) -> None:
+        self._model, self._member = model, member
+
+    def forecast(self, memory: Memory, sequences: Array) -> Forecast:
+        """Return the forecast for action sequences (n, horizon, n_actions) that start from `memory`."""
+        return self._model._forecast(memory, sequences, slice(self._member, self._member + 1))

@@ -1,0 +1,350 @@
+"""The general agent: model predictive control with a dynamics model that learns in every step."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, Self
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.base import Action, Agent, State, Step, keyword_names
+from envs import find_plant
+from habnn_control.control.excitation import Sweeps
+from habnn_control.control.exploration import Exploration, LossHistory
+from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
+from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
+from habnn_control.control.plant import Bounds, Plant
+from habnn_control.control.transition_model import TransitionModel
+from habnn_control.support.names import check_choice
+
+logger = logging.getLogger(__name__)
+Array = NDArray[np.float64]
+ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
+
+_SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
+MODELS = {  # imported when the first one is built
+    "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
+    "ensemble": ("agents.ensemble", "EnsembleModel"),
+}
+
+
+class _State(NamedTuple):
+    """What `predict` must know of the episode: returned by each call, handed to the next one."""
+
+    memory: Any
+    action: Action
+    plan: Plan | None
+    n_steps: int
+
+
+class MPCAgent(Agent):
+    """Model predictive control on a dynamics model that learns in every step.
+
+    Each decision minimises, over action sequences, the expected loss of the model's forecast plus what the exploration
+    adds for its uncertainty. It works on any environment with flat Box spaces and bounded actions. The environment's
+    attribute `plant`, or the argument, says what the loss is and what is known of the process.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+    seed : int
+    plant : Plant, optional
+        Description of the process; the environment's own unless given.
+    known_actuators : bool
+        Whether to use the motion of the actuators that the plant describes. False: the model learns it.
+    model : mapping or callable, optional
+        Settings of the dynamics model: "kind" ("habnn", the default, or "ensemble") and its parameters, see
+        `habnn_control.control.transition_model.TransitionModel` and `agents.ensemble.EnsembleModel`. A callable is
+        called as model(plant, bounds, seed=seed) and returns a `DynamicsModel`.
+    planner : mapping or Planner, optional
+        Settings of the planner: "kind" ("icem", the default, "mppi" or "random-shooting") and its parameters, see
+        `habnn_control.control.planning`.
+    exploration : mapping or Exploration, optional
+        Settings of `habnn_control.control.exploration.Exploration`: risk, information, thompson, excitation.
+    horizon : int
+        Number of steps in which a plan moves.
+    hold : int
+        Number of further steps without a move: delayed effects of the last moves count too.
+    tail : float
+        Number of steps that the last one stands for: the plant stays for a while where the plan leaves it.
+    """
+
+    default_name: ClassVar[str] = "mpc"
+
+    def __init__(
+        self,
+        env: gym.Env[Any, Any],
+        *,
+        seed: int = 0,
+        plant: Plant | None = None,
+        known_actuators: bool = True,
+        model: Mapping[str, Any] | ModelFactory | None = None,
+        planner: Mapping[str, Any] | Planner | None = None,
+        exploration: Mapping[str, Any] | Exploration | None = None,
+        horizon: int = 15,
+        hold: int = 10,
+        tail: float = 5.0,
+    ) -> None:
+        super().__init__(env, seed=seed)
+        self._bounds = _box_bounds(env)
+        self.plant = _described(env, plant, known_actuators)
+        self.plant.check(self._bounds)
+        _check_horizon(horizon, hold, tail)
+        self.exploration = exploration if isinstance(exploration, Exploration) else Exploration.make(exploration or {})
+        self.planner = make_planner(planner or {}) if isinstance(planner, Mapping | None) else planner
+        build = model if callable(model) else _model_factory(model or {})
+        self.model: DynamicsModel = build(self.plant, self._bounds, seed=seed)
+        self._low, self._high = self._bounds.action_low, self._bounds.action_high
+        self._horizon, self._hold = horizon, hold
+        self._weights = np.append(np.ones(horizon + hold - 1), tail)
+        self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
+        self._plan: Plan | None = None
+        self._sweeps = Sweeps(self.exploration.excitation, self.plant, self._bounds)
+        self._history = LossHistory()
+        self._n_steps = 0  # learned from online
+        self._snapshot = self.model.snapshot()
+
+    @classmethod
+    def setting_hint(cls, name: str) -> str:
+        """Return the group that a setting belongs to, if it belongs to one."""
+        groups = {
+            "model": keyword_names(TransitionModel.__init__),
+            "planner": [field.name for field in fields(ICEM)],
+            "exploration": [field.name for field in fields(Exploration)],
+        }
+        for group, names in groups.items():
+            if name in names:
+                return f"it is a setting of {group}: pass {group}={{{name!r}: ...}}."
+        return super().setting_hint(name)
+
+    # ------------------------------------------------------------------ learning
+
+    def pretrain(self, transitions: Transitions) -> Self:
+        """Learn from logged steps before going online, which then begins without excitation, but as risk-averse.
+
+        The lowest losses of the log become the best window that the agent's own losses are compared with.
+        """
+        before = self.model.snapshot()
+        self.model.pretrain(transitions)
+        logged = LossHistory(best=self._history.best)
+        try:
+            for loss in self.plant.loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
+                logged.append(float(loss))
+        except Exception:  # the user's function
+            self.model.restore(before)
+            raise
+        self._history = LossHistory(best=logged.best)
+        self._sweeps.length = 0
+        self._current = None  # the model's memory is that of the log's last episode
+        self._keep_snapshot()
+        return self
+
+    def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
+        self.model.begin(self._checked(observation))
+        self._plan = None
+
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
+        action = self._choose().astype(self.env.action_space.dtype)
+        self.prediction = self.model.predict(action)
+        return action
+
+    def _choose(self) -> Array:
+        if not self.model.is_sound():
+            self._go_back()
+            return self._rest_action
+        if self._n_steps < self._sweeps.length:
+            return self._sweeps.first(self._n_steps)
+        self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
+        return self._sweeps.later(self._n_planned, self._history, self._first_action(self._plan))
+
+    @property
+    def _n_planned(self) -> int:
+        """Number of steps learned from since the excitation at the start."""
+        return max(self._n_steps - self._sweeps.length, 0)
+
+    def _observe(self, step: Step) -> None:
+        self._n_steps += 1
+        try:
+            self.model.observe(step.action, step.next_observation)
+        except ValueError as error:  # not finite, or too large to learn from: counts as not measured
+            logger.warning("%s: step %d is not learned from: %s", self.name, self._n_steps, error)
+            self.model.skip(step.action)
+        given = list(self.plant.exogenous)
+        if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
+            self._sweeps.disturbed = self._n_planned
+            self._history = LossHistory()  # losses under other exogenous entries are no measure of these
+        if self._n_planned:
+            after = np.asarray(step.next_observation, dtype=np.float64)
+            self._history.append(float(self.plant.loss(step.action, after)))
+        if self._n_steps % _SNAPSHOT_EVERY == 0:
+            self._keep_snapshot()
+
+    def _keep_snapshot(self) -> None:
+        if self.model.is_sound():
+            self._snapshot = self.model.snapshot()
+
+    def _go_back(self) -> None:
+        """Restore the last model that was known to be sound."""
+        self.model.restore(self._snapshot, keep_memory=True)
+        self._plan = None
+        logger.warning("%s: the model is not sound at step %d; back to its last snapshot.", self.name, self._n_steps)
+
+    def _progress(self, step: Step) -> dict[str, str]:
+        """Return the loss, and half the width of the 90 % interval of its prediction with independent entries."""
+        prediction = self.prediction
+        assert isinstance(prediction, StepPrediction)
+        indices, mean, low, high = prediction
+        ends = np.tile(np.asarray(step.next_observation, dtype=np.float64), (2, len(indices), 1))
+        ends[..., indices] = mean
+        ends[:, np.arange(len(indices)), indices] = low, high  # each entry at its ends, the others as expected
+        losses = self.plant.loss(np.broadcast_to(step.action, (2, len(indices), len(step.action))), ends)
+        half_width = 0.5 * np.sqrt(np.sum((losses[1] - losses[0]) ** 2))
+        return {**super()._progress(step), "uncertainty": f"{half_width:.1f}"}
+
+    # ------------------------------------------------------------------ acting without learning
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: State = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Action, State]:
+        """Choose an action without learning.
+
+        The model has a memory: hand each call the `state` that the call before returned, None at the start of an
+        episode. A batch of observations has one state per row.
+
+        Parameters
+        ----------
+        observation : array, shape of the observation space, or a batch of such arrays
+        state : any
+            Returned by the call before.
+        episode_start : array of bool, optional
+            Rows at which an episode starts, whatever their state is.
+        deterministic : bool
+            Whether to leave out what is done only to learn: information, optimism, Thompson sampling.
+
+        Returns
+        -------
+        action : array
+        state : any
+        """
+        observation = self._checked(observation)
+        if observation.shape == self.env.observation_space.shape:
+            start = state is None or (episode_start is not None and bool(np.all(episode_start)))
+            return self._predict_one(observation, None if start else state, deterministic)
+        states = [None] * len(observation) if state is None else state
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(observation))
+        rows = [
+            self._predict_one(row, None if start else one, deterministic)
+            for row, one, start in zip(observation, states, starts, strict=True)
+        ]
+        return np.stack([action for action, _ in rows]), tuple(one for _, one in rows)
+
+    def _predict_one(
+        self, observation: NDArray[Any], state: _State | None, deterministic: bool
+    ) -> tuple[Action, _State]:
+        exploration = self.exploration.exploiting() if deterministic else self.exploration
+        if state is None:
+            memory, plan, n_steps = self.model.first_memory(observation), None, 0
+        else:
+            memory = self.model.next_memory(state.memory, state.action, observation)
+            plan, n_steps = state.plan, state.n_steps
+        plan = self._search(exploration, memory, self._rng(n_steps), plan)
+        action = self._first_action(plan).astype(self.env.action_space.dtype)
+        return action, _State(memory, action, plan, n_steps + 1)
+
+    # ------------------------------------------------------------------ planning
+
+    def _rng(self, *more: int) -> np.random.Generator:
+        """Return the generator of one decision: equal questions have equal answers, and asking changes nothing."""
+        return np.random.default_rng((self.seed, self._n_steps, *more))
+
+    def _search(
+        self, exploration: Exploration, memory: Any, rng: np.random.Generator, previous: Plan | None
+    ) -> Plan | None:
+        """Return the best plan from `memory`; None, with a warning, if no candidate has a finite cost."""
+        forecaster = self.model.draw(rng) if exploration.thompson else self.model
+
+        def objective(sequences: Array) -> Array:
+            rest = np.broadcast_to(self._rest_action, (len(sequences), self._hold, len(self._low)))
+            actions = np.concatenate([sequences, rest], axis=1)
+            forecast = forecaster.forecast(memory, actions)
+            return exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._history)
+
+        plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
+        if np.isfinite(plan.cost):
+            return plan
+        logger.warning("%s: no candidate has a finite cost at step %d; resting.", self.name, self._n_steps)
+        return None
+
+    def _first_action(self, plan: Plan | None) -> Array:
+        return self._rest_action if plan is None else np.asarray(plan.actions[0])
+
+    # ------------------------------------------------------------------ files
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
+        losses = {"history_losses": self._history.losses, "history_best": np.array(self._history.best)}
+        model = {f"model_{name}": value for name, value in self.model.snapshot().items()}
+        return {"n_steps": self._n_steps, "sweeps": self._sweeps.get_state()}, model | plan | losses
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self._n_steps = state["n_steps"]
+        self._sweeps.set_state(state["sweeps"])
+        prefix = "model_"
+        self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
+        self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]))
+        self._keep_snapshot()
+        plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
+        self._plan = Plan(**plan) if plan else None
+
+
+def _box_bounds(env: gym.Env[Any, Any]) -> Bounds:
+    observed, acted = env.observation_space, env.action_space
+    if not (isinstance(observed, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)):
+        raise TypeError(f"mpc: env must have Box spaces, got {observed} and {acted}; use continuous actions.")
+    if len(observed.shape) != 1 or len(acted.shape) != 1:
+        raise ValueError(f"mpc: env must have flat spaces, got {observed} and {acted}; flatten them.")
+    if not acted.is_bounded():
+        raise ValueError(f"mpc: env must have bounded actions, got {acted}; rescale or clip them.")
+    return Bounds.of(observed.low, observed.high, acted.low, acted.high)
+
+
+def _described(env: gym.Env[Any, Any], plant: Plant | None, known_actuators: bool) -> Plant:
+    found = find_plant(env) if plant is None else plant
+    if not isinstance(found, Plant):
+        raise ValueError(
+            f"mpc: plant must be a Plant with the loss of this environment, got {found!r}; pass plant=Plant(loss)."
+        )
+    return found if known_actuators else replace(found, actuators=None)
+
+
+def _check_horizon(horizon: int, hold: int, tail: float) -> None:
+    whole = isinstance(horizon, int) and isinstance(hold, int)
+    if not (whole and horizon >= 1 and hold >= 0 and 0 < tail < np.inf):
+        raise ValueError(
+            f"mpc: horizon must be at least 1, hold at least 0, both whole, and tail positive, got {horizon}, {hold} "
+            f"and {tail}; 15, 10 and 5 are the defaults."
+        )
+
+
+def _model_factory(settings: Mapping[str, Any]) -> ModelFactory:
+    """Return a function that builds the model which `settings` describe."""
+    parameters = dict(settings)
+    kind = parameters.pop("kind", "habnn")
+    check_choice("model", "kind", kind, MODELS)
+    module, attribute = MODELS[kind]
+    factory = getattr(import_module(module), attribute)
+    for name in parameters:
+        check_choice(f"model {kind}", "setting", name, keyword_names(factory.__init__))
+
+    def build(plant: Plant, bounds: Bounds, seed: int) -> DynamicsModel:
+        model: DynamicsModel = factory(plant, bounds, **{"seed": seed, **parameters})
+        return model
+
+    return build
