@@ -106,8 +106,8 @@ class ProbabilisticNetworks:
 class EnsembleModel:
     """A `DynamicsModel` with an ensemble of probabilistic networks behind an `Encoder`.
 
-    Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members is
-    the epistemic covariance. Differs from PETS: no noise is drawn along the path, which leaves one path per member;
+    Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members
+    is the epistemic covariance. Differs from PETS: no noise is drawn along the path, which leaves one path per member;
     members train every few steps on all samples so far, not between episodes, because a plant has no episodes.
 
     Parameters

@@ -8,7 +8,7 @@ from gymnasium import wrappers
 from habnn_control.control.plant import Plant
 
 # Wrappers that keep both spaces and still change what actions or observations mean.
-_ALTERING = (gym.ActionWrapper, gym.ObservationWrapper, wrappers.MaxAndSkipObservation)
+_ALTERING = (gym.ActionWrapper, gym.ObservationWrapper, wrappers.MaxAndSkipObservation, wrappers.RepeatAction)
 
 
 def find_plant(env: gym.Env[Any, Any]) -> Plant | None:

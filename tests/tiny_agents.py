@@ -1,28 +1,44 @@
-"""HABNN agents with tiny networks and budgets, and the plants they are tested on."""
+"""MPC agents with tiny networks and budgets, and the plants they are tested on."""
 
 import gymnasium as gym
 import numpy as np
 
 import agents
-from agents.runner import Recorder, make_env
+import envs  # noqa: F401  # registers the environments
+from agents.registry import merge
+from habnn_control.control.plant import Plant
 
 TINY = {
-    "history": 2,
     "horizon": 5,
     "hold": 2,
-    "n_candidates": 12,
-    "n_iterations": 2,
-    "excitation": 4,
-    "network": {"hidden": (8,)},
+    "model": {"history": 2, "network": {"hidden": (8,)}},
+    "planner": {"n_candidates": 12, "n_iterations": 2},
+    "exploration": {"excitation": {"length": 4}},
 }
 
 
 def habnn(env, seed=0, **settings):
-    return agents.make("habnn", env, seed, **TINY | settings)
+    return agents.make("habnn", env, seed, **merge(TINY, settings))
+
+
+def benchmark(setpoint=100.0, **settings):
+    return gym.make("IndustrialBenchmark-v0", setpoint=setpoint, max_episode_steps=-1, **settings)
+
+
+class Seeded(gym.Wrapper):
+    """Seed the first reset, whoever calls it."""
+
+    def __init__(self, env, seed):
+        super().__init__(env)
+        self._seed = seed
+
+    def reset(self, *, seed=None, options=None):
+        seed, self._seed = self._seed, None
+        return super().reset(seed=seed, options=options)
 
 
 def plant(seed=3, **settings):
-    return Recorder(make_env(100.0, **settings), seed)
+    return Seeded(benchmark(**settings), seed)
 
 
 def steps_of(agent, n, **keywords):
@@ -66,16 +82,17 @@ def distance(actions, observations):
     return np.abs(observations[..., 0])
 
 
-POINT_MASS = TINY | {
-    "loss": distance,
-    "sampling": "greedy",
-    "target": "delta",
-    "history": 0,
-    "averages": (),
-    "horizon": 10,
-    "hold": 0,
-}
+POINT_MASS = merge(
+    TINY,
+    {
+        "plant": Plant(distance),
+        "model": {"history": 0, "target": "delta"},
+        "exploration": {"risk": 0.0},
+        "horizon": 10,
+        "hold": 0,
+    },
+)
 
 
 def point_mass_agent(env, seed=0, **settings):
-    return agents.make("habnn", env, seed, **POINT_MASS | settings)
+    return agents.make("habnn", env, seed, **merge(POINT_MASS, settings))

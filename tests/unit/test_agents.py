@@ -10,8 +10,11 @@ import pytest
 
 import agents
 from agents.base import Agent
+from habnn_control.control.plant import Actuators
+from habnn_control.control.plant import Plant as Description
 
 REACH = np.array([1.0, 10.0, 5.75])
+ACTUATORS = Actuators([1, 2, 3], REACH)
 
 
 class Plant(gym.Env):
@@ -20,6 +23,7 @@ class Plant(gym.Env):
     def __init__(self, discrete=False, limit=None):
         self.observation_space = gym.spaces.Box(0.0, 1000.0, (6,))
         self.action_space = gym.spaces.Discrete(27) if discrete else gym.spaces.Box(-1.0, 1.0, (3,))
+        self.plant = Description(lambda _, observations: observations[..., 1], None if discrete else ACTUATORS)
         self.limit = limit
         self.resets = self.steps = 0
 

@@ -1,12 +1,12 @@
-"""HABNN-MPC that goes on: after a pause, from a file, and from a log."""
+"""The MPC agent goes on: after a pause, from a file, and from a log."""
 
 import numpy as np
 import pytest
 
 import agents
-from agents.runner import make_env
-from habnn_control.control.transition_model import Transitions
-from tiny_agents import PointMass, assert_same_steps, distance, habnn, plant, point_mass_agent, steps_of
+from habnn_control.control.model import Transitions
+from habnn_control.control.plant import Plant
+from tiny_agents import PointMass, assert_same_steps, benchmark, distance, habnn, plant, point_mass_agent, steps_of
 
 # ---------------------------------------------------------------------- files and resuming
 
@@ -31,7 +31,7 @@ def test_load_resumes_step_for_step_in_mid_episode(tmp_path):
     first = steps_of(agent, 15)
     agent.save(tmp_path / "agent")
     state = agent.env.unwrapped.get_state()
-    env = make_env(100.0)
+    env = benchmark()
     env.reset()
     env.unwrapped.set_state(state)
     loaded = agents.load(tmp_path / "agent", env)
@@ -48,7 +48,7 @@ def test_load_resumes_from_a_checkpoint_written_by_a_callback(tmp_path):
 
     seen = []
     agent.learn(12, callback=lambda step: (seen.append(step), checkpoint(step))[1])
-    env = make_env(100.0)
+    env = benchmark()
     env.reset()
     env.unwrapped.set_state(states[0])
     assert_same_steps(steps_of(agents.load(tmp_path / "agent", env), 5, resume=True), seen[7:])
@@ -56,21 +56,21 @@ def test_load_resumes_from_a_checkpoint_written_by_a_callback(tmp_path):
 
 def test_load_raises_on_what_another_release_saved(tmp_path, monkeypatch):
     agent = habnn(plant())
-    monkeypatch.setattr(agent, "_state", lambda: ({"n_steps": 0, "length": 4, "quarter": 3}, {}))
+    monkeypatch.setattr(agent, "_state", lambda: ({"n_steps": 0, "sweeps": {"length": 4}}, {}))
     agent.save(tmp_path / "agent")
     with pytest.raises(ValueError, match=r"must hold 'began' of a habnn agent, got the file of another release; load"):
         agents.load(tmp_path / "agent", plant())
 
 
-def test_load_brings_back_settings_and_wants_the_loss(tmp_path):
-    agent = point_mass_agent(PointMass(), sampling={"caution": (2.0, 1.0, 0.9)})
+def test_load_brings_back_settings_and_wants_the_plant(tmp_path):
+    agent = point_mass_agent(PointMass(), exploration={"risk": (2.0, 1.0, 0.9)})
     agent.env.reset(seed=0)
     agent.learn(8)
     agent.save(tmp_path / "agent")
-    with pytest.raises(ValueError, match="habnn: loss must be given for this environment, got None"):
+    with pytest.raises(ValueError, match=r"load: plant must be given again, got nothing; .* holds no functions"):
         agents.load(tmp_path / "agent", PointMass())
-    loaded = agents.load(tmp_path / "agent", PointMass(), loss=distance)
-    assert loaded._sampling == agent._sampling
+    loaded = agents.load(tmp_path / "agent", PointMass(), plant=Plant(distance))
+    assert loaded.exploration == agent.exploration
     observation = np.array([1.0, 0.2], dtype=np.float32)
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
@@ -105,7 +105,7 @@ def test_pretrain_helps_from_the_first_step():
     for warm, seed in np.ndindex(losses.shape):
         env = PointMass()
         env.reset(seed=seed)
-        agent = point_mass_agent(env, n_candidates=40)
+        agent = point_mass_agent(env, planner={"n_candidates": 40})
         if warm:
             assert agent.pretrain(logged_transitions(400)) is agent
         losses[warm, seed] = np.mean([-step.reward for step in steps_of(agent, 20)])
@@ -113,7 +113,7 @@ def test_pretrain_helps_from_the_first_step():
 
 
 def test_pretrain_ends_the_excitation_and_is_learned_by_the_model():
-    agent = point_mass_agent(PointMass(), excitation=50)
+    agent = point_mass_agent(PointMass(), exploration={"excitation": {"length": 50}})
     agent.pretrain(logged_transitions(60))
     assert agent.model.network.n_samples == 60
     actions = [float(step.action[0]) for step in steps_of(agent, 6)]
@@ -123,10 +123,10 @@ def test_pretrain_ends_the_excitation_and_is_learned_by_the_model():
 def test_pretrain_remembers_the_best_of_the_log():
     transitions, agent = logged_transitions(120), point_mass_agent(PointMass())
     agent.pretrain(transitions)
-    losses = agent._loss(np.array(transitions.actions), np.array(transitions.next_observations))
+    losses = agent.plant.loss(np.array(transitions.actions), np.array(transitions.next_observations))
     means = [losses[k : k + 50].mean() for k in range(25, 71)]
-    assert agent._record.best == pytest.approx(min(means))
-    assert len(agent._record.losses) == 0  # none of them is its own
+    assert agent._history.best == pytest.approx(min(means))
+    assert len(agent._history.losses) == 0  # none of them is its own
 
 
 def test_predict_leaves_the_network_alone_when_an_episode_begins():
@@ -147,9 +147,9 @@ def test_pretrain_with_a_loss_that_raises_teaches_nothing():
     def broken(actions, observations):
         raise RuntimeError("no such column")
 
-    agent = point_mass_agent(PointMass(), loss=broken)
-    before = agent.model.get_state()
+    agent = point_mass_agent(PointMass(), plant=Plant(broken))
+    before = agent.model.snapshot()
     with pytest.raises(RuntimeError, match="no such column"):
         agent.pretrain(logged_transitions(30))
-    for name, value in agent.model.get_state().items():
+    for name, value in agent.model.snapshot().items():
         np.testing.assert_array_equal(value, before[name])
