@@ -64,12 +64,12 @@ class Parameters:
     @property
     def gains(self) -> Array:
         """Factors 1 / sqrt(fan) of the pre-activations, shape (n_layers,); a view."""
-        return self.per_layer[0]
+        return np.asarray(self.per_layer[0])
 
     @property
     def noise_scale(self) -> Array:
         """Squared scale of the observation noise as a Student-t with the dof of the weights, shape (n_outputs,)."""
-        return self.per_output[0] * (1 - 2 / self.dof)
+        return np.asarray(self.per_output[0] * (1 - 2 / self.dof))
 
     def loc_matrix(self, layer: int) -> Array:
         """Return the locations of a layer in storage order, shape (n_in + 1, n_out), bias last; a view."""
