@@ -97,7 +97,7 @@ def our_trajectory(setpoint, wandering, actions, noise):
 
 
 def assert_same(ours, siemens, wandering):
-    compared = slice(None) if wandering else slice(N_MARKOV)  # with a constant setpoint the kernel does not update the ramp
+    compared = slice(None) if wandering else slice(N_MARKOV)  # without wandering the kernel does not update the ramp
     np.testing.assert_allclose(ours[:, compared], siemens[:, compared], rtol=1e-9, atol=1e-9)
 
 
@@ -234,7 +234,7 @@ def test_reset_options_vs_siemens():
         env = gym.make("IndustrialBenchmark-v0", setpoint=10.0, backend=backend)
         _, info = env.reset(seed=5, options={"velocity": 20.0, "gain": 80.0, "shift": 35.0, "setpoint": 90.0})
         found = np.array(list(info["markov_state"].values()))
-        certain = slice(None) if backend == "numba" else [0, 1, 2, 3, *range(6, 19)]  # the entries without noise; the backends draw different noise
+        certain = slice(None) if backend == "numba" else [0, 1, 2, 3, *range(6, 19)]  # without the noisy entries
         np.testing.assert_allclose(found[certain], expected[certain], rtol=1e-9)
 
 
