@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
-    """A plant with three actuators; the task of a controller is to keep consumption and fatigue low.
+    """A plant with three actuators, whose consumption and fatigue a controller has to keep low.
 
     An exact re-implementation of the Siemens Industrial Benchmark (package industrial-benchmark-python 2.0): with equal
     noise, the states are equal up to rounding.
@@ -55,9 +55,9 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
     ## Hidden state
     Each of velocity and gain has a bistable hidden variable (``hv``, ``hg``), driven by the random stress of its
-    actuator. Above 1.2 it grows to 5 and stays there: it has latched. Fatigue then stays near its maximum until the
-    actuator moves to where it causes no stress. Mis-calibration, a hidden direction driven by shift and setpoint, adds
-    to consumption.
+    actuator. Above 1.2 it grows to 5 and stays there: it has latched. Fatigue then stays near its maximum for the
+    present positions, until the actuator moves high enough to release the variable. Mis-calibration, a hidden direction
+    driven by shift and setpoint, adds to consumption.
 
     ## Start state
     Velocity, gain and shift are 50, unless ``reset(options={"velocity": ..., "gain": ..., "shift": ...,

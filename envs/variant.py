@@ -42,11 +42,8 @@ FRAME_HIGH = np.array(
     [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]
 )
 
-_SWEEP = (
-    0.25,
-    0.25,
-    0.45,
-)  # relative to the range: a wide sweep of shift lowers consumption, a wide sweep of gain may latch
+# Per actuator, relative to its range: a wide sweep of shift lowers consumption, a wide sweep of gain may latch.
+_SWEEP = (0.25, 0.25, 0.45)
 _COLUMNS = {"consumption": CONSUMPTION, "fatigue": FATIGUE, "velocity": VELOCITY, "gain": GAIN, "shift": SHIFT}
 
 _CHOICES: dict[str, Sequence[str]] = {
