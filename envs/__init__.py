@@ -1,4 +1,4 @@
-"""Industrial Benchmark environments for Gymnasium; importing this package registers IndustrialBenchmark-v0."""
+"""The Industrial Benchmark for Gymnasium; importing this package registers IndustrialBenchmark-v0."""
 
 from gymnasium.envs.registration import register
 

@@ -1,4 +1,4 @@
-"""Plants with the frames their observations are made of: what the single and the vector environment share."""
+"""A batch of simulated plants and their observations, shared by the single and the vector environment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,11 +13,18 @@ from envs.siemens import SiemensSimulator
 from envs.simulator import NumbaSimulator, possible
 from envs.variant import OWNER, Variant
 
-N_FRAME = 6  # setpoint, velocity, gain, shift, fatigue, consumption: the first variables of a state
+N_FRAME = 6  # entries per frame: setpoint, velocity, gain, shift, fatigue, consumption, the first six of a state
 
 
 class PlantBatch:
-    """Run n plants of one variant, each with its own random generator."""
+    """n plants of one variant, each with its own random generator.
+
+    Parameters
+    ----------
+    variant : Variant
+    n : int
+        Number of plants.
+    """
 
     def __init__(self, variant: Variant, n: int) -> None:
         simulator = SiemensSimulator if variant.backend == "siemens" else NumbaSimulator
@@ -28,26 +35,40 @@ class PlantBatch:
 
     @property
     def states(self) -> FloatArray:
-        """The plants' states (n, N_STATE); read only."""
+        """States of the plants, shape (n, N_STATE); not to be written to."""
         return self._simulator.states
 
     def reseed(self, generators: Sequence[np.random.Generator | None]) -> None:
-        """Give plants new generators; a plant with None keeps the one it has."""
+        """Replace the random generator of each plant, one entry per plant; None keeps the present generator."""
         if any(generator is None for generator in generators):
-            settled = self._simulator.settled_generators()
-            generators = [new or old for new, old in zip(generators, settled, strict=True)]
+            present = self._simulator.synchronised_generators()
+            generators = [new or old for new, old in zip(generators, present, strict=True)]
         self._simulator.reseed(generators)  # type: ignore[arg-type]
 
     def reset(self, start: FloatArray) -> None:
-        """Start all plants anew at (n, 4) setpoints, velocities, gains and shifts."""
-        everyone = np.ones(len(start), dtype=bool)
-        self._restart(everyone, start)
+        """Restart all plants.
+
+        Parameters
+        ----------
+        start : array, shape (n, 4)
+            Setpoint and positions of velocity, gain and shift per plant.
+        """
+        all_plants = np.ones(len(start), dtype=bool)
+        self._restart(all_plants, start)
         self._simulator.step(np.zeros((len(start), 3)))
-        self._record(everyone)
+        self._record(all_plants)
         self._started = True
 
     def step(self, actions: FloatArray, restart: NDArray[np.bool_] | None = None) -> None:
-        """Step all plants with actions (n, 3), except those to restart at the variant's own start."""
+        """Step the plants, or restart them at the start of the variant.
+
+        Parameters
+        ----------
+        actions : array, shape (n, 3)
+            Actions; those of restarted plants are ignored.
+        restart : array of bool, shape (n,), optional
+            Plants to restart; None for none.
+        """
         self._check_started("step")
         if restart is not None:
             self._restart(restart, self._variant.read_start(None, len(actions)))
@@ -56,13 +77,16 @@ class PlantBatch:
         self._record(restart)
 
     def _check_started(self, method: str) -> None:
+        """Raise unless `reset` has been called."""
         if not self._started:
             raise ResetNeeded(f"{OWNER}: reset must be called before {method}, got no call; call reset first.")
 
     def _restart(self, which: NDArray[np.bool_], start: FloatArray) -> None:
+        """Replace the states of the selected plants by states before their first step."""
         self._simulator.states = np.where(which[:, None], benchmark.fresh(start), self._simulator.states)
 
     def _record(self, restarted: NDArray[np.bool_] | None) -> None:
+        """Append the present frame to the past frames; for a restarted plant, replace all frames by it."""
         frame = self._simulator.states[:, :N_FRAME]
         if self._frames.shape[1] > 1:
             self._frames[:, 1:] = self._frames[:, :-1]
@@ -71,20 +95,23 @@ class PlantBatch:
             self._frames[restarted] = frame[restarted, None]
 
     def observations(self) -> FloatArray:
-        """Return the plants' observations (n, n_frames * 6)."""
+        """Return the observations of the plants, shape (n, n_frames * 6), newest frame first."""
         return self._frames.reshape(len(self._frames), -1).copy()
 
     def get_state(self) -> dict[str, Any]:
-        """Return copies of all that the future depends on."""
+        """Return a dict of copies: states of the plants, past frames and states of the random generators."""
         self._check_started("get_state")
         return {
             "plants": self._simulator.states.copy(),
             "frames": self._frames.copy(),
-            "generators": [generator.bit_generator.state for generator in self._simulator.settled_generators()],
+            "generators": [generator.bit_generator.state for generator in self._simulator.synchronised_generators()],
         }
 
     def set_state(self, state: Mapping[str, Any]) -> list[np.random.Generator]:
-        """Continue exactly where get_state was called, or raise; return the restored generators."""
+        """Restore a state returned by `get_state`, or raise; return the restored random generators, one per plant.
+
+        The batch then continues bit for bit as it would have after `get_state`.
+        """
         check_entries(state, "plants", "frames", "generators")
         plants = _numbers("plants", state["plants"], self._simulator.states.shape)
         frames = _numbers("frames", state["frames"], self._frames.shape)
@@ -103,14 +130,15 @@ class PlantBatch:
 
 
 def check_entries(state: Any, *names: str) -> None:
-    """Raise unless a saved state is a dict with the given entries."""
+    """Raise unless a saved state is a mapping with the given entries."""
     if not isinstance(state, Mapping):
-        raise TypeError(f"{OWNER}: state must be a dict of get_state, got {state!r}; pass what get_state returned.")
+        raise TypeError(f"{OWNER}: state must be a dict of get_state, got {state!r}; pass a result of get_state.")
     if missing := [name for name in names if name not in state]:
         raise ValueError(f"{OWNER}: state must be a dict of get_state, got one without {missing}; save it again.")
 
 
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> FloatArray:
+    """Return an entry of a saved state as a finite float array of the given shape, or raise."""
     try:
         numbers = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
@@ -124,6 +152,7 @@ def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> FloatArray:
 
 
 def _generator(saved: Any) -> np.random.Generator:
+    """Return a generator with the saved state of its bit generator, or raise."""
     bit_generator = np.random.PCG64(0)
     try:
         bit_generator.state = saved

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 
 class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
-    """A plant with three steerings whose consumption and fatigue are to be kept low.
+    """A plant with three actuators, whose consumption and fatigue a controller has to keep low.
 
-    The equations are those of the Siemens Industrial Benchmark (package industrial-benchmark-python 2.0), of which
-    this is an exact re-implementation: given the same noise, the same state to rounding.
+    An exact re-implementation of the Siemens Industrial Benchmark (package industrial-benchmark-python 2.0): with equal
+    noise, the states are equal up to rounding.
 
     ## Action space
-    ``Box(-1, 1, (3,), float32)``, changes of the steerings; finite values outside are clipped.
+    ``Box(-1, 1, (3,), float32)``, changes of the actuator positions; finite values outside are clipped.
 
-    | index | steering | change at 1 | range |
+    | index | actuator | change per unit of action | range of the position |
     |---|---|---|---|
     | 0 | velocity | 1 | 0 to 100 |
     | 1 | gain | 10 | 0 to 100 |
@@ -32,50 +32,62 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     With ``action_type="discrete"``: ``Discrete(27)``, all combinations of -1, 0 and 1, velocity first; 13 is no change.
 
     ## Observation space
-    ``Box(float64)``, one frame, or the last ``n_past_timesteps`` frames, newest first, after each other.
+    ``Box(float64)``: one frame, or the last ``n_past_timesteps`` frames concatenated, newest first.
 
     | index | quantity | range |
     |---|---|---|
     | 0 | setpoint | 0 to 100 |
-    | 1, 2, 3 | velocity, gain, shift | 0 to 100 |
+    | 1, 2, 3 | positions of velocity, gain and shift | 0 to 100 |
     | 4 | fatigue | 0 to 300 |
-    | 5 | consumption | -12.3 to 5289 (its noise may take it below 0) |
+    | 5 | consumption | -12.3 to 5289 (negative only by measurement noise) |
 
     ## Reward
-    ``-loss`` with loss = consumption + 3 x fatigue; with ``reward_type="delta"`` the fall of the loss since the last
-    step.
+    ``-loss`` with loss = consumption + 3 x fatigue; with ``reward_type="delta"`` the decrease of the loss since the
+    previous step.
 
     ## Plant
     The attribute ``plant`` describes the process to a controller (`habnn_control.control.plant.Plant`): the loss, the
     motion of velocity, gain and shift, and the setpoint as an exogenous entry.
 
     ## Info
-    ``loss``, ``consumption``, ``fatigue``, and ``markov_state``, the full hidden state under the names of IBGym.
+    ``loss``, ``consumption``, ``fatigue``, and ``markov_state``, a dict of the full hidden state with the names of
+    IBGym.
 
-    ## Start
-    Velocity, gain and shift are 50, or what ``reset(options={"velocity": ..., "gain": ..., "shift": ...,
-    "setpoint": ...})`` says for this episode. From there, as in the Siemens code, the plant has made one step with no
-    change.
+    ## Hidden state
+    Each of velocity and gain has a bistable hidden variable (``hv``, ``hg``), driven by the random stress of its
+    actuator. Above 1.2 it grows to 5 and stays there: it has latched. Fatigue then stays near its maximum for the
+    present positions, until the actuator moves high enough to release the variable. Mis-calibration, a hidden direction
+    driven by shift and setpoint, adds to consumption.
 
-    ## End
-    Never terminates. ``gym.make`` truncates after 1000 steps (``max_episode_steps``).
+    ## Start state
+    Velocity, gain and shift are 50, unless ``reset(options={"velocity": ..., "gain": ..., "shift": ...,
+    "setpoint": ...})`` sets other values for the episode. As in the Siemens code, reset then makes one step with a
+    zero action.
+
+    ## Episode end
+    The environment never terminates. ``gym.make`` truncates after 1000 steps (``max_episode_steps``).
 
     Parameters
     ----------
     setpoint : float
-        Load of the plant, 0 to 100.
+        Load of the plant, 0 to 100; with ``wandering`` the load at the start.
     wandering : bool
-        Let the setpoint walk up and down at random from there (``stationary_p=False`` of the Siemens code).
+        Whether the setpoint follows random ramps (``stationary_p=False`` of the Siemens code) instead of staying
+        constant.
     reward_type : {"classic", "delta"}
+        Negative loss, or decrease of the loss.
     action_type : {"continuous", "discrete"}
+        See the action space.
     observation_type : {"classic", "include_past"}
+        One frame, or the last ``n_past_timesteps`` frames.
     n_past_timesteps : int
-        Frames in an observation with ``observation_type="include_past"``; before the first step all are the same.
+        Number of frames per observation with ``observation_type="include_past"``; after reset all are equal.
     backend : {"numba", "siemens"}
-        Our compiled code, or the Siemens code itself: the same law, several times slower, with other random draws.
+        The compiled re-implementation, or the Siemens code itself. Both have the same probability distribution but draw
+        different random numbers; the Siemens code is several times slower.
     render_mode : {"rgb_array", "human"} or None
-        A strip chart of the episode as an array (600, 800, 3), or in a window at every step. Without a display "human"
-        draws nothing and logs so once.
+        A strip chart of the episode, as an array (600, 800, 3), or in a window that is updated at every step. Without a
+        display, "human" draws nothing and logs one warning.
 
     ## Version history
     * v0: first version.
@@ -104,14 +116,14 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         self.plant = self.variant.plant()
         self.render_mode = render_mode
         self._batch = PlantBatch(self.variant, 1)
-        self._generator: np.random.Generator | None = None  # the one the plant draws from; None before the first reset
+        self._generator: np.random.Generator | None = None  # generator of the plant; None before the first reset
         self._loss = 0.0
         self._chart = None if render_mode is None else _strip_chart(window=render_mode == "human")
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Start an episode; see the class for the options."""
+        """Start an episode and return its first observation and info; the class docstring lists the options."""
         start = self.variant.read_start(options, 1)
         super().reset(seed=seed)
         if self._generator is not self.np_random:
@@ -125,7 +137,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         return self._batch.observations()[0], info
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Change the steerings and let the plant run one step."""
+        """Move the actuators, advance the plant by one step, and return the five values of `gymnasium.Env.step`."""
         changes = self.variant.read_action(action)
         before = self._loss
         self._batch.step(changes)
@@ -135,23 +147,26 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         return self._batch.observations()[0], self.variant.reward(before, self._loss), False, False, info
 
     def render(self) -> Any:
-        """Return the strip chart of the episode as an array (600, 800, 3), or show it in its window."""
+        """Return the strip chart of the episode as an array (600, 800, 3), or update its window and return None."""
         return None if self._chart is None else self._chart.draw()
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window of the strip chart, if there is one."""
         if self._chart is not None:
             self._chart.close()
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the future depends on, the random generator included, as a dict of arrays and numbers.
+        """Return the complete state of the simulation, random generator included, as a dict of arrays and numbers.
 
-        The step count of a TimeLimit wrapper is the wrapper's, and not part of it.
+        The step count of a TimeLimit wrapper is not part of the state.
         """
         return self._batch.get_state()
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `get_state` was called, in this or another environment with the same arguments."""
+        """Restore a state returned by `get_state` of an environment with the same arguments.
+
+        The environment then continues bit for bit as the other would have.
+        """
         (self._generator,) = self._batch.set_state(state)
         self.np_random = self._generator
         self._info()
@@ -159,6 +174,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
             self._chart.clear()
 
     def _info(self) -> dict[str, Any]:
+        """Return the info of the present state and store its loss."""
         values = self._batch.states[0].tolist()
         self._loss = combined_loss(values[CONSUMPTION], values[FATIGUE])
         return {
@@ -170,6 +186,7 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
 
 def _strip_chart(window: bool) -> "StripChart":
-    from envs.rendering import StripChart  # matplotlib takes a while to import, and most environments do not draw
+    """Return a new strip chart; matplotlib is imported here because it is slow to import and rarely needed."""
+    from envs.rendering import StripChart
 
     return StripChart(window)

@@ -1,10 +1,10 @@
-"""The genuine Siemens code with its flaws contained.
+"""Adapter to the Siemens code, isolated from NumPy's global state.
 
-`industrial_benchmark_python.IDS` calls `np.float`, which NumPy removed, and seeds and draws from NumPy's global
-generator. Each simulator here executes the module's source in a private namespace whose `np` has a `float` and a
-random source of our own. NumPy itself, the imported package and its other users are never touched, so simulators may
-interleave, also from several threads (one thread for each simulator). Old gym is imported by IBGym only, which we leave
-alone.
+`industrial_benchmark_python.IDS` calls `np.float`, which NumPy has removed, and seeds and draws from the global random
+generator of NumPy. Each simulator here executes the source of the module in a private namespace whose `np` has a
+`float` and a random source of its own. NumPy, the installed package and its other users are not modified. Simulators
+may therefore interleave, also in several threads with one thread per simulator. Only IBGym imports old gym, and this
+module does not import IBGym.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ _SEQUENCE = {"_p_ch": SLOPE, "_p_step": SEQUENCE_STEP, "_p_steps": SEQUENCE_LENG
 
 
 def load_ids(random: Any) -> Any:
-    """Return the Siemens class IDS with `random` in the place of `numpy.random`."""
+    """Return the Siemens class IDS, with the object `random` in place of `numpy.random`."""
     spec = find_spec("industrial_benchmark_python.IDS")
     if spec is None or spec.loader is None:
         raise ImportError("load_ids: package industrial-benchmark-python must be installed, got none; pip install it.")
@@ -53,7 +53,7 @@ def load_ids(random: Any) -> Any:
 
 
 def read_ids(ids: Any) -> FloatArray:
-    """Return the state (N_STATE,) of an IDS object."""
+    """Return the state of an IDS object, shape (N_STATE,)."""
     state = np.empty(N_STATE)
     for key, index in _COLUMNS.items():
         state[index] = ids.state[key]
@@ -64,17 +64,17 @@ def read_ids(ids: Any) -> FloatArray:
 
 
 def write_ids(ids: Any, state: FloatArray) -> None:
-    """Put a state (N_STATE,) into an IDS object, whose other variables are recomputed at each step before use."""
+    """Set the state of an IDS object to a state (N_STATE,); IDS recomputes its other variables at each step."""
     for key, index in _COLUMNS.items():
         ids.state[key] = float(state[index])
     ids.state["o"] = state[_COSTS].copy()
-    ids.init = bool(state[NEWEST_COST] == 0.0)  # a fresh plant fills its buffer at its first step
+    ids.init = bool(state[NEWEST_COST] == 0.0)  # the first step of a plant fills its cost buffer
     for name, index in _SEQUENCE.items():
         setattr(ids, name, float(state[index]))
 
 
 def _legacy_functions(generator: np.random.Generator) -> dict[str, Any]:
-    """Return the functions of `numpy.random` that IDS calls, drawing from a generator; seeding does nothing."""
+    """Return the functions of `numpy.random` that IDS calls, by name; they draw from `generator` and ignore seeds."""
     return {
         "seed": lambda _: None,
         "rand": generator.random,
@@ -87,21 +87,31 @@ def _legacy_functions(generator: np.random.Generator) -> dict[str, Any]:
 
 
 class SiemensSimulator:
-    """Plants stepped one by one by the Siemens code; otherwise as `NumbaSimulator`, with other random draws."""
+    """Plants that the Siemens code steps one by one.
+
+    The interface is that of `NumbaSimulator`. The random draws differ; their probability distribution does not.
+
+    Parameters
+    ----------
+    n : int
+        Number of plants.
+    wandering : bool
+        Whether the setpoint follows random ramps.
+    """
 
     def __init__(self, n: int, wandering: bool) -> None:
         self.states = np.zeros((n, N_STATE))
         self._generators: list[np.random.Generator] = []
-        # The constructor of IDS draws numbers that no plant uses.
+        # A fixed generator, because the constructor of IDS draws numbers that no plant uses.
         self._random = SimpleNamespace(**_legacy_functions(np.random.default_rng(0)))
         self._ids = load_ids(self._random)(stationary_p=not wandering)
 
     def reseed(self, generators: Sequence[np.random.Generator]) -> None:
-        """Let each plant draw from its generator from now on."""
+        """Replace the random generators, one per plant."""
         self._generators = list(generators)
 
     def step(self, actions: FloatArray) -> None:
-        """Step all plants with actions (n, 3); a fresh plant wants a zero action."""
+        """Step all plants with actions (n, 3); the first action of a plant must be zero."""
         following = np.empty_like(self.states)
         for plant, generator in enumerate(self._generators):
             vars(self._random).update(_legacy_functions(generator))
@@ -110,6 +120,6 @@ class SiemensSimulator:
             following[plant] = read_ids(self._ids)
         self.states = following
 
-    def settled_generators(self) -> list[np.random.Generator]:
-        """Return the plants' generators, each exactly where its plant's next step will draw."""
+    def synchronised_generators(self) -> list[np.random.Generator]:
+        """Return the random generators, one per plant, in the state from which the next step will draw."""
         return self._generators

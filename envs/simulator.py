@@ -1,4 +1,4 @@
-"""The compiled simulator: plants with their own random streams, and rollouts for planning on the true model."""
+"""The compiled simulator: plants with a random stream each, and rollouts for planning on the true model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,20 +24,20 @@ from envs._kernels.benchmark import (
 )
 from envs._kernels.goldstone import STRONGEST
 
-_BLOCK = 64  # steps a plant draws for at once: few calls, yet what 1024 plants draw stays close to the processor
+_BLOCK = 64  # steps of noise per draw: few calls, and the noise of 1024 plants still fits into the processor cache
 
 
 class NoiseStream:
-    """Uniform noise for n plants, step by step, each from its plant's own generator.
+    """Uniform noise for n plants, each from the generator of the plant.
 
-    It is drawn in blocks for speed, but a plant sees what its generator would give step by step.
+    The noise is drawn in blocks for speed; its values are those of drawing step by step.
 
     Parameters
     ----------
     generators : sequence of Generator
-        One generator for each plant, of NumPy's PCG64 kind (Gymnasium's), which can be wound back.
+        One generator per plant, with the bit generator PCG64 (that of Gymnasium), which can be advanced backwards.
     width : int
-        Numbers a plant needs at each step.
+        Number of uniforms per plant and step.
     """
 
     def __init__(self, generators: Sequence[np.random.Generator], width: int) -> None:
@@ -46,7 +46,7 @@ class NoiseStream:
         self._used = _BLOCK
 
     def take(self) -> FloatArray:
-        """Return the next step's noise, (n, width); valid until the next call."""
+        """Return the noise of the next step, shape (n, width); valid until the next call."""
         if self._used == _BLOCK:
             for generator, block in zip(self.generators, self._noise, strict=True):
                 generator.random(out=block)
@@ -55,7 +55,7 @@ class NoiseStream:
         return self._noise[:, self._used - 1]
 
     def rewind(self) -> None:
-        """Give what was drawn but not taken back to the generators."""
+        """Advance the generators backwards by the draws that no step has used yet, and discard these draws."""
         unused = (_BLOCK - self._used) * self._noise.shape[2]
         for generator in self.generators:
             generator.bit_generator.advance(-unused)  # type: ignore[attr-defined]
@@ -63,12 +63,19 @@ class NoiseStream:
 
 
 class NumbaSimulator:
-    """Plants stepped together by the compiled kernel.
+    """Plants that the compiled kernel steps together.
+
+    Parameters
+    ----------
+    n : int
+        Number of plants.
+    wandering : bool
+        Whether the setpoint follows random ramps.
 
     Attributes
     ----------
-    states : ndarray of shape (n, N_STATE)
-        The plants' states; assign rows of `benchmark.fresh` to start plants anew at the next step.
+    states : array, shape (n, N_STATE)
+        States of the plants; assigning rows of `benchmark.fresh` restarts plants at the next step.
     """
 
     def __init__(self, n: int, wandering: bool) -> None:
@@ -77,26 +84,29 @@ class NumbaSimulator:
         self.reseed(())
 
     def reseed(self, generators: Sequence[np.random.Generator]) -> None:
-        """Let each plant draw from its generator from now on."""
+        """Replace the random generators, one per plant."""
         self._noise = NoiseStream(generators, N_NOISE_WANDERING if self._wandering else N_NOISE)
 
     def step(self, actions: FloatArray) -> None:
-        """Step all plants with actions (n, 3); a fresh plant wants a zero action."""
+        """Step all plants with actions (n, 3); the first action of a plant must be zero."""
         self.states = benchmark.step(self.states, actions, self._noise.take(), self._wandering)
 
-    def settled_generators(self) -> list[np.random.Generator]:
-        """Return the plants' generators, each exactly where its plant's next step will draw."""
+    def synchronised_generators(self) -> list[np.random.Generator]:
+        """Return the random generators, one per plant, in the state from which the next step will draw."""
         self._noise.rewind()
         return self._noise.generators
 
 
 def possible(states: FloatArray) -> NDArray[np.bool_]:
-    """Tell which states (..., N_MARKOV or N_STATE) a plant can be in; the kernel is safe on these only."""
-    steerings = states[..., SETPOINT:FATIGUE]
+    """Return which states (..., N_MARKOV or N_STATE) a plant can reach, as booleans (...,).
+
+    The kernel indexes tables with parts of the state and is memory-safe on reachable states only.
+    """
+    positions = states[..., SETPOINT:FATIGUE]
     direction = states[..., DIRECTION]
     good: NDArray[np.bool_] = (
         np.isfinite(states).all(axis=-1)
-        & ((steerings >= 0.0) & (steerings <= 100.0)).all(axis=-1)
+        & ((positions >= 0.0) & (positions <= 100.0)).all(axis=-1)
         & (states[..., OLDEST_COST : NEWEST_COST + 1] > 0.0).all(axis=-1)
         & (np.abs(states[..., [DOMAIN, RESPONSE]]) == 1.0).all(axis=-1)
         & (np.abs(direction) <= STRONGEST)
@@ -106,28 +116,28 @@ def possible(states: FloatArray) -> NDArray[np.bool_]:
 
 
 def draw_noise(generator: np.random.Generator, n: int, horizon: int) -> FloatArray:
-    """Draw noise for `simulate`, of shape (n, horizon, N_NOISE)."""
+    """Return noise for `simulate`: uniforms in [0, 1) of shape (n, horizon, N_NOISE)."""
     return generator.random((n, horizon, N_NOISE))
 
 
 def simulate(markov_state: Mapping[str, float] | ArrayLike, actions: ArrayLike, noise: ArrayLike) -> FloatArray:
-    """Predict losses with the true simulator, from a true hidden state and for given noise.
+    """Return the losses of action sequences, simulated from a given hidden state with given noise.
 
-    The setpoint stays where it is: ``info["markov_state"]`` does not tell where a wandering one is heading.
+    The setpoint stays constant, because ``info["markov_state"]`` does not contain the slope of a wandering setpoint.
 
     Parameters
     ----------
-    markov_state : mapping or array of shape (21,)
-        ``info["markov_state"]`` of a step, or its values in that order.
-    actions : array of shape (n, horizon, 3)
+    markov_state : mapping or array_like, shape (21,)
+        ``info["markov_state"]`` of a step, or its values in the order of MARKOV_NAMES.
+    actions : array_like, shape (n, horizon, 3)
         Continuous actions of n candidate sequences.
-    noise : array of shape (n, horizon, N_NOISE) or (1, horizon, N_NOISE)
-        Draws of `draw_noise`; a leading 1 puts the same draws to all candidates.
+    noise : array_like, shape (n, horizon, N_NOISE) or (1, horizon, N_NOISE)
+        Uniforms of `draw_noise`; with a leading 1 all candidates share the same noise.
 
     Returns
     -------
-    ndarray of shape (n, horizon)
-        consumption + 3 x fatigue after each action.
+    array, shape (n, horizon)
+        Loss consumption + 3 x fatigue after each action.
     """
     state = np.zeros(N_STATE)
     state[:N_MARKOV] = _markov_values(markov_state)
@@ -142,16 +152,23 @@ def simulate(markov_state: Mapping[str, float] | ArrayLike, actions: ArrayLike, 
             f"got {draws.shape}; use draw_noise."
         )
     if not (np.isfinite(sequences).all() and ((draws >= 0.0) & (draws < 1.0)).all()):
-        raise ValueError("simulate: actions must be finite and noise in [0, 1), got others; see draw_noise.")
+        raise ValueError(
+            "simulate: actions must be finite and noise in [0, 1), got NaN, infinity or noise outside; see draw_noise."
+        )
     return benchmark.rollout(state, sequences, draws)
 
 
 def _markov_values(markov_state: Mapping[str, Any] | ArrayLike) -> FloatArray:
+    """Return the values of a Markov state as an array (N_MARKOV,), or raise."""
     if isinstance(markov_state, Mapping):
         if missing := [name for name in MARKOV_NAMES if name not in markov_state]:
-            raise ValueError(f"simulate: markov_state must have all 21 variables, got none of {missing}; pass info's.")
+            raise ValueError(
+                f"simulate: markov_state must have all 21 variables, got none of {missing}; pass that of info."
+            )
         markov_state = [markov_state[name] for name in MARKOV_NAMES]
     values = np.asarray(markov_state, dtype=np.float64)
     if values.shape != (N_MARKOV,) or not possible(values).all():
-        raise ValueError(f"simulate: markov_state must be {N_MARKOV} values of a plant, got {values}; pass info's.")
+        raise ValueError(
+            f"simulate: markov_state must be {N_MARKOV} values of a plant, got {values}; pass that of info."
+        )
     return values

@@ -1,4 +1,4 @@
-"""What the agent sees, does and is paid for: the variants of the benchmark, their spaces and their input checks."""
+"""Variants of the benchmark: observation space, action space, reward, plant description and input checks."""
 
 import math
 import operator
@@ -28,20 +28,22 @@ T = TypeVar("T", float, FloatArray)
 
 OWNER = "IndustrialBenchmark"
 START_NAMES = ("setpoint", "velocity", "gain", "shift")
-START_STEERING = 50.0
+START_POSITION = 50.0  # of velocity, gain and shift
 DISCRETE_ACTIONS = np.array(list(product((-1.0, 0.0, 1.0), repeat=3)))  # (27, 3), in the order of IBGym
 
-# Bounds no observation leaves, whatever the actions (IBGym declares 0..1000, which high velocity and gain exceed).
+# Bounds that hold for every action sequence (IBGym declares 0 to 1000, which high velocity and gain exceed).
 # fatigue     = base (1 + 2 a) / 3 with a <= 1, and base <= 30000 / 100 at velocity = gain = 0.
-# consumption = m - z (1 + 0.005 m): m is between 0 and exp(8.5) + 25 (1 + 1.24), operational cost and mis-calibration
-# at their worst; |z| < 12.3, as a normal made of 53-bit uniforms stays below 8.6, one of NumPy's ziggurat below 12.3.
+# consumption = m - z (1 + 0.005 m) with a standard normal z. The mean m is between 0 and exp(8.5) + 25 (1 + 1.24), the
+# largest operational cost and mis-calibration. |z| < 12.3: Box-Muller with 53-bit uniforms stays below 8.6, the
+# ziggurat of NumPy below 12.3.
 _LARGEST_MEAN, _LARGEST_NORMAL = math.exp(8.5) + 25.0 * (1.0 + 1.24), 12.3
 FRAME_LOW = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -_LARGEST_NORMAL])
 FRAME_HIGH = np.array(
     [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]
 )
 
-_SWEEP = (0.25, 0.25, 0.45)  # parts of the range: a wide swing of shift pays, one of gain brings lasting fatigue
+# Per actuator, relative to its range: a wide sweep of shift lowers consumption, a wide sweep of gain may latch.
+_SWEEP = (0.25, 0.25, 0.45)
 _COLUMNS = {"consumption": CONSUMPTION, "fatigue": FATIGUE, "velocity": VELOCITY, "gain": GAIN, "shift": SHIFT}
 
 _CHOICES: dict[str, Sequence[str]] = {
@@ -53,14 +55,14 @@ _CHOICES: dict[str, Sequence[str]] = {
 
 
 def unknown(what: str, got: object, valid: Sequence[str]) -> str:
-    """Return the message for a name that is not one of the valid ones; it names the nearest."""
+    """Return the error message for an unknown name, with the most similar valid name as remedy."""
     near = get_close_matches(str(got), valid, n=1, cutoff=0.0)
     return f"{OWNER}: {what} must be one of {', '.join(valid)}, got {got!r}; did you mean {near[0]!r}?"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One variant of the benchmark; IndustrialBenchmarkEnv describes the fields."""
+    """One variant of the benchmark; the docstring of IndustrialBenchmarkEnv describes the fields."""
 
     setpoint: float = 50.0
     wandering: bool = False
@@ -85,37 +87,40 @@ class Variant:
 
     @property
     def n_frames(self) -> int:
-        """Number of frames in an observation."""
+        """Number of frames per observation."""
         return self.n_past_timesteps if self.observation_type == "include_past" else 1
 
     def observation_space(self) -> spaces.Space[FloatArray]:
-        """Return the space of one plant's observations; float64, so that they equal the simulator's numbers."""
+        """Return the observation space of one plant; float64, so that observations equal the simulated values."""
         low, high = np.tile(FRAME_LOW, self.n_frames), np.tile(FRAME_HIGH, self.n_frames)
         return spaces.Box(low, high, dtype=np.float64)
 
     def action_space(self) -> spaces.Space[Any]:
-        """Return the space of one plant's actions."""
+        """Return the action space of one plant."""
         if self.action_type == "discrete":
             return spaces.Discrete(len(DISCRETE_ACTIONS))
         return spaces.Box(-1.0, 1.0, (3,), dtype=np.float32)
 
     def plant(self) -> Plant:
-        """Return what a controller is told: entries are those of the newest frame, older frames are ignored."""
-        moved = Actuators((VELOCITY, GAIN, SHIFT), ACTUATOR_STEPS, _SWEEP)
+        """Return the description of the process for a controller.
+
+        Its entries refer to the newest frame; older frames are ignored.
+        """
+        actuators = Actuators((VELOCITY, GAIN, SHIFT), ACTUATOR_STEPS, _SWEEP)
         return Plant(
             plant_loss,
-            actuators=moved if self.action_type == "continuous" else None,
+            actuators=actuators if self.action_type == "continuous" else None,
             exogenous=(SETPOINT,),
             ignored=range(len(FRAME_LOW), self.n_frames * len(FRAME_LOW)),
             columns=_COLUMNS,
         )
 
     def reward(self, loss_before: T, loss: T) -> T:
-        """Return the reward for numbers or arrays of losses before and after a step."""
+        """Return the reward of the losses before and after a step, both numbers or both arrays."""
         return loss_before - loss if self.reward_type == "delta" else -loss
 
     def read_action(self, action: Any) -> FloatArray:
-        """Return one plant's action as changes (1, 3) of the steerings, or raise."""
+        """Return the action of one plant as continuous actions (1, 3), one per actuator, or raise."""
         if self.action_type == "discrete":
             try:
                 indices = np.array([operator.index(action)])
@@ -127,7 +132,7 @@ class Variant:
         return _finite(action, (3,)).reshape(1, 3)
 
     def read_actions(self, actions: Any, n: int) -> FloatArray:
-        """Return the actions of n plants as changes (n, 3) of the steerings, or raise."""
+        """Return the actions of n plants as continuous actions (n, 3), one per actuator, or raise."""
         if self.action_type == "discrete":
             indices = np.asarray(actions)
             if indices.shape != (n,) or not np.issubdtype(indices.dtype, np.integer):
@@ -139,10 +144,10 @@ class Variant:
         return _finite(actions, (n, 3))
 
     def read_start(self, options: Mapping[str, Any] | None, n: int) -> FloatArray:
-        """Return where n plants start, (n, 4) setpoints, velocities, gains and shifts, or raise."""
+        """Return the start of n plants as (n, 4): setpoint and positions of velocity, gain and shift; or raise."""
         if options is not None and not isinstance(options, Mapping):
             raise TypeError(f"{OWNER}: options must be a dict or None, got {options!r}; its keys are {START_NAMES}.")
-        start = np.full((n, 4), START_STEERING)
+        start = np.full((n, 4), START_POSITION)
         start[:, 0] = self.setpoint
         for name, value in (options or {}).items():
             if name not in START_NAMES:
@@ -157,18 +162,18 @@ def newest_frame(observation: FloatArray) -> FloatArray:
 
 
 def plant_loss(actions: FloatArray, observations: FloatArray) -> FloatArray:  # noqa: ARG001  # the form of a Loss
-    """Return consumption + 3 x fatigue (...,) of observations (..., n_observed)."""
+    """Return the losses consumption + 3 x fatigue, shape (...,), of observations (..., n_observed)."""
     return loss(observations)
 
 
 def percentages(name: str, value: Any, n: int) -> FloatArray:
-    """Return a number from 0 to 100, or one for each of n plants, as an array (n,), or raise."""
+    """Return numbers from 0 to 100 as an array (n,), from one number or one per plant, or raise."""
     try:
         numbers = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{OWNER}: {name} must be a number from 0 to 100, got {value!r}; pass a float.") from None
     if numbers.shape not in ((), (n,)):
-        raise ValueError(f"{OWNER}: {name} must be one number or {n}, got shape {numbers.shape}; pass a float.")
+        raise ValueError(f"{OWNER}: {name} must be one number or {n}, got shape {numbers.shape}; pass one per plant.")
     if not np.all((numbers >= 0.0) & (numbers <= 100.0)):
         raise ValueError(
             f"{OWNER}: {name} must be from 0 to 100, got {value!r}; the plant is defined on this range only."
@@ -177,20 +182,22 @@ def percentages(name: str, value: Any, n: int) -> FloatArray:
 
 
 def _finite(actions: Any, shape: tuple[int, ...]) -> FloatArray:
+    """Return actions as a finite float array of the given shape, or raise."""
     try:
         changes = np.asarray(actions, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{OWNER}: action must be an array of numbers, got {actions!r}; see action_space.") from None
     if changes.shape != shape:
         raise ValueError(f"{OWNER}: action must have shape {shape}, got {changes.shape}; see action_space.")
-    # For the three numbers of one plant NumPy's reduction would take longer than the plant's step.
+    # For the three numbers of one plant, the reduction of NumPy would take longer than the step of the plant.
     finite = all(map(math.isfinite, changes.tolist())) if changes.ndim == 1 else np.isfinite(changes).all()
     if not finite:
-        raise ValueError(f"{OWNER}: action must be finite, got {changes}; the policy that made it has diverged.")
+        raise ValueError(f"{OWNER}: action must be finite, got {changes}; check the policy for NaN.")
     return changes
 
 
 def _from_indices(indices: Any) -> FloatArray:
+    """Return the continuous actions (n, 3) of discrete actions (n,), or raise."""
     if not ((indices >= 0) & (indices < len(DISCRETE_ACTIONS))).all():
         raise ValueError(
             f"{OWNER}: action must be from 0 to {len(DISCRETE_ACTIONS) - 1}, got {indices}; see action_space."

@@ -1,4 +1,4 @@
-"""Many plants at once as a Gymnasium vector environment."""
+"""Many plants in one Gymnasium vector environment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,20 +18,20 @@ from envs.variant import OWNER, Variant
 class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
     """n plants of IndustrialBenchmarkEnv, stepped together.
 
-    Plant i behaves exactly as the single environment with the same seed: ``reset(seed=s)`` gives it seed ``s + i``,
-    ``reset(seed=[...])`` its entry of the list, where None keeps its random stream. An episode that ends is restarted
-    by the next step, which ignores the action (``AutoresetMode.NEXT_STEP``). A reset option may be one number, or one
-    for each plant.
+    Plant i equals the single environment with the same seed, bit for bit. ``reset(seed=s)`` gives plant i the seed
+    ``s + i``; ``reset(seed=[...])`` takes one seed per plant, where None continues the present random stream. After the
+    end of an episode the next step restarts the plant and ignores its action (``AutoresetMode.NEXT_STEP``). A reset
+    option may be one number, or one per plant.
 
     Parameters
     ----------
     num_envs : int
         Number of plants.
     max_episode_steps : int or None
-        Steps until an episode is truncated; None for never.
+        Number of steps after which an episode is truncated; None for never.
     **variant
-        setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps and backend, as for
-        IndustrialBenchmarkEnv.
+        Parameters of IndustrialBenchmarkEnv: setpoint, wandering, reward_type, action_type, observation_type,
+        n_past_timesteps and backend.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (Gymnasium's declaration)
@@ -57,7 +57,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Start an episode on every plant."""
+        """Start an episode on every plant and return the observations (n, n_observed) and the infos."""
         start = self.variant.read_start(options, self.num_envs)
         generators = self._generators(seed)
         self._batch.reseed(generators)
@@ -69,7 +69,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         return self._batch.observations(), self._info()
 
     def step(self, actions: Any) -> tuple[FloatArray, FloatArray, NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Step every plant, or restart it where the last step ended its episode."""
+        """Step every plant, or restart it if its episode ended; return the five values of `VectorEnv.step`."""
         changes = self.variant.read_actions(actions, self.num_envs)
         restart = self._ended
         self._batch.step(changes, restart if restart.any() else None)
@@ -88,11 +88,14 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         )
 
     def get_state(self) -> dict[str, Any]:
-        """Return all that the future depends on, random generators and step counts included, as arrays and numbers."""
+        """Return the complete state of the simulation, random generators and step counts included, as a dict."""
         return {**self._batch.get_state(), "steps": self._steps.copy(), "ended": self._ended.copy()}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
-        """Continue exactly where `get_state` was called, in this or another environment with the same arguments."""
+        """Restore a state returned by `get_state` of an environment with the same arguments.
+
+        The environment then continues bit for bit as the other would have.
+        """
         check_entries(state, "steps", "ended")
         steps, ended = np.array(state["steps"]), np.array(state["ended"])
         if not (steps.shape == ended.shape == (self.num_envs,) and steps.dtype.kind == "i" and ended.dtype == bool):
@@ -105,7 +108,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         self._steps, self._ended, self._seeded = steps, ended, True
 
     def _generators(self, seed: int | Sequence[int | None] | None) -> list[np.random.Generator | None]:
-        """Return a generator for each plant with a seed, and None for one that keeps its own."""
+        """Return one new generator per plant, or None for a plant that keeps its present generator."""
         if seed is None:
             seeds: Sequence[int | None] = [None] * self.num_envs
         elif isinstance(seed, int):
@@ -114,12 +117,12 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
             seeds = seed
         if len(seeds) != self.num_envs:
             raise ValueError(
-                f"{OWNER}: seed must be an integer or {self.num_envs} integers, got {len(seeds)}; one for each plant."
+                f"{OWNER}: seed must be an integer or {self.num_envs} integers, got {len(seeds)}; pass one per plant."
             )
         return [None if entry is None and self._seeded else np_random(entry)[0] for entry in seeds]
 
     def _info(self) -> dict[str, Any]:
-        """Return the info of all plants, with the masks that Gymnasium's vector environments put beside each entry."""
+        """Return the info of all plants, with the mask per entry that Gymnasium's vector environments add."""
         columns = self._batch.states.T.copy(order="K")
         entries = {
             "loss": self._losses.copy(),
@@ -131,11 +134,12 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
 
 
 def _with_masks(entries: dict[str, Any], n: int) -> dict[str, Any]:
-    """Add to each entry the mask that says for which plants it holds: all of them."""
+    """Return the entries, each with an added mask of the plants that it holds for, which are all."""
     mask = np.ones(n, dtype=bool)
     return entries | {f"_{name}": mask for name in entries}
 
 
 def _check_count(name: str, value: Any) -> None:
+    """Raise unless the value is an integer of at least 1."""
     if not (isinstance(value, int) and value >= 1):
         raise ValueError(f"{OWNER}: {name} must be an integer of at least 1, got {value!r}; see gym.make_vec.")

@@ -1,4 +1,4 @@
-"""AutoscaledHABNN: a HABNN for raw data, which finds the units of its inputs and targets by itself, online."""
+"""AutoscaledHABNN: a HABNN for raw data, which standardises its inputs and targets online."""
 
 from copy import deepcopy
 from typing import Any, Self
@@ -25,36 +25,37 @@ RECOMMENDED: dict[str, Any] = {
 
 
 class AutoscaledHABNN:
-    """Regression on raw data with a HABNN, in one pass: closed form, online, nothing to normalise.
+    """Regression on raw data with a HABNN, in one pass and in closed form, without a separate scaling step.
 
-    The first `warmup` samples are kept until they are complete; their means and standard deviations become the units
-    of the network, which then learns from them and from all that follow. Units never change afterwards: with full
-    covariance a change of units can be written into the first layer's weights exactly, so that later statistics would
-    only change the prior.
+    The first `warmup` samples are stored. Their means and standard deviations become the scaling of the network, which
+    then learns from the stored and from all later samples. The scaling never changes afterwards: with full covariance
+    a change of scaling is equivalent to an exact change of the first layer's weights, so later statistics would only
+    change the prior.
 
-    Outside the data. Each input's range is recorded. Where x leaves the box of these ranges, by a distance e measured
+    Extrapolation. The range of each input is recorded. Where x leaves the box of these ranges, by a distance e measured
     in standard deviations, the prediction returns to the distribution of all targets seen, as a Gaussian process with a
-    stationary kernel would: with w = exp(-e^2 / 2) and the targets' mean m and variance v,
+    stationary kernel does: with w = exp(-e^2 / 2) and the mean m and variance v of the targets,
 
         mean = m + w (mean of the network - m),    variance = w^2 (variance of the network) + (1 - w^2) v.
 
-    Inside the box w is 1 and the network's prediction is untouched.
+    Inside the box w is 1 and the prediction is that of the network.
 
     Parameters
     ----------
     n_inputs, n_outputs : int
-        Sizes of x and y.
+        Number of entries of x and of y.
     warmup : int
-        How many samples set the units.
+        Number of samples that determine the scaling.
     **settings
-        Of `HABNN`, in standardised units; they change the recommended ones: full scale matrices, nearly Gaussian
-        weights, learned noise, a prior that predicts the mean.
+        Parameters of `HABNN`, for standardised inputs and targets. They override the recommended ones: full
+        covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean.
     """
 
     def __init__(self, n_inputs: int, n_outputs: int = 1, warmup: int = 100, **settings: Any) -> None:
         if not (isinstance(warmup, int) and warmup >= 2):
             raise ValueError(
-                f"AutoscaledHABNN: warmup must be an integer of at least 2, got {warmup!r}; a spread needs two samples."
+                f"AutoscaledHABNN: warmup must be an integer of at least 2, got {warmup!r}; "
+                "a standard deviation needs two samples."
             )
         self.network = HABNN(n_inputs, n_outputs, **{**RECOMMENDED, **settings})
         self.warmup = warmup
@@ -64,54 +65,65 @@ class AutoscaledHABNN:
 
     @property
     def n_samples(self) -> int:
-        """How many samples the model has learned from."""
+        """Number of samples that the model was given, stored ones included."""
         return self._count if self._kept is None else len(self._kept[0])
 
     def update(self, x: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from one sample."""
+        """Learn from one sample, x of shape (n_inputs,) and y of shape (n_outputs,) or a number; return the model."""
         return self.fit(np.reshape(np.asarray(x, dtype=np.float64), (1, -1)), np.reshape(y, (1, -1)))
 
     def fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
-        """Learn from more samples in the given order, in one pass: (n, n_inputs), and (n, n_outputs) or (n,)."""
+        """Learn from samples in the given order, in one pass, and return the model.
+
+        Parameters
+        ----------
+        inputs : array_like, shape (n, n_inputs)
+        targets : array_like, shape (n, n_outputs), or (n,) for one output
+        """
         x, y = self._checked(inputs, targets)
         if self._kept is not None:
             x, y = np.concatenate([self._kept[0], x]), np.concatenate([self._kept[1], y])
             if len(x) < self.warmup:
                 self._kept = x, y
                 return self
-            self._set_units(x[: self.warmup], y[: self.warmup])
-        self._find_missing_units(x)
+            self._set_scaling(x[: self.warmup], y[: self.warmup])
+        self._complete_scaling(x)
         self.network.fit(self._standardised(x), (y - self._target_loc) / self._target_scale)
         self._kept = None
         self._observe(x, y)
         return self
 
     def predict(self, inputs: ArrayLike) -> StudentT:
-        """Return the predictive distribution at each row, a StudentT over (n, n_outputs), noise included."""
+        """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
+
+        The observation noise is included. During the warm-up the prediction is that of a model whose warm-up ends with
+        the samples stored so far.
+        """
         if self._kept is not None:
-            return self._early().predict(inputs)
+            return self._finish_warmup_early().predict(inputs)
         x = np.asarray(inputs, dtype=np.float64)
         inside = self.network.predict(self._standardised(x))
-        trust = self._trust(x)
+        weight = self._network_weight(x)
         mean, variance = self._mean, self._square / self._count
         loc = self._target_loc + self._target_scale * inside.loc
-        spread = trust**2 * self._target_scale**2 * inside.variance + (1 - trust**2) * variance
-        return StudentT(mean + trust * (loc - mean), (1 - 2 / inside.dof) * spread, inside.dof)
+        mixed = weight**2 * self._target_scale**2 * inside.variance + (1 - weight**2) * variance
+        return StudentT(mean + weight * (loc - mean), (1 - 2 / inside.dof) * mixed, inside.dof)
 
-    # ------------------------------------------------------------------ units
+    # ------------------------------------------------------------------ scaling
 
-    def _set_units(self, x: Array, y: Array) -> None:
+    def _set_scaling(self, x: Array, y: Array) -> None:
+        """Take means and standard deviations of the warm-up samples as scaling; a constant input has none yet."""
         constant = x.min(axis=0) == x.max(axis=0)
         self._loc = np.where(constant, x[0], x.mean(axis=0))
-        self._scale = np.where(constant, 0.0, x.std(axis=0))  # 0: not known yet
+        self._scale = np.where(constant, 0.0, x.std(axis=0))  # 0: unknown
         spread = y.std(axis=0)
         self._target_loc = y.mean(axis=0)
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
-    def _find_missing_units(self, x: Array) -> None:
-        """Give an input that has been constant so far the size of its first change as unit.
+    def _complete_scaling(self, x: Array) -> None:
+        """Scale an input that has been constant so far by the size of its first change.
 
-        Its standardised value was 0 until then, so the network has learned nothing that depends on the unit.
+        Its standardised value was 0 until then, so no learned weight depends on its scale.
         """
         for column in np.flatnonzero(self._scale == 0):
             change = np.abs(x[:, column] - self._loc[column])
@@ -119,18 +131,19 @@ class AutoscaledHABNN:
                 self._scale[column] = change[change > 0][0]
 
     def _standardised(self, x: Array) -> Array:
+        """Return the standardised inputs (n, n_inputs); an input of unknown scale is 0."""
         known = self._scale > 0
         return np.where(known, x - self._loc, 0.0) / np.where(known, self._scale, 1.0)
 
-    def _trust(self, x: Array) -> Array:
-        """Return w of the class's docstring for each row, shape (n, 1)."""
-        # An input that never changed is judged by how large a part of itself it changes.
-        unit = np.where(self._scale > 0, self._scale, np.maximum(np.abs(self._loc), 1e-12))
-        excess = (x - np.clip(x, self._low, self._high)) / unit
+    def _network_weight(self, x: Array) -> Array:
+        """Return the weight w of the network in the prediction (see the class) for each row, shape (n, 1)."""
+        # An input that never changed has no standard deviation; its magnitude is the nearest substitute.
+        scale = np.where(self._scale > 0, self._scale, np.maximum(np.abs(self._loc), 1e-12))
+        excess = (x - np.clip(x, self._low, self._high)) / scale
         return np.asarray(np.exp(-0.5 * np.sum(excess**2, axis=1, keepdims=True)))
 
     def _observe(self, x: Array, y: Array) -> None:
-        """Update the ranges of the inputs, and mean and variance of the targets (Chan's form of Welford's sums)."""
+        """Update the input ranges, and mean and variance of the targets (Chan's parallel form of Welford's sums)."""
         self._low, self._high = np.minimum(self._low, x.min(axis=0)), np.maximum(self._high, x.max(axis=0))
         total = self._count + len(y)
         step = y.mean(axis=0) - self._mean
@@ -140,8 +153,8 @@ class AutoscaledHABNN:
 
     # ------------------------------------------------------------------ checks
 
-    def _early(self) -> Self:
-        """Return the model that would be if the warm-up ended with the samples there are."""
+    def _finish_warmup_early(self) -> Self:
+        """Return a copy of the model whose warm-up ends with the samples stored so far."""
         if self.n_samples == 0:
             raise ValueError("AutoscaledHABNN: predict must follow at least one sample, got none; call fit or update.")
         early = deepcopy(self)
@@ -149,13 +162,14 @@ class AutoscaledHABNN:
         return early.fit(np.empty((0, self._low.size)), np.empty((0, self._mean.size)))
 
     def _checked(self, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
+        """Return inputs (n, n_inputs) and targets (n, n_outputs) as float arrays, or raise."""
         x, y = np.asarray(inputs, dtype=np.float64), np.asarray(targets, dtype=np.float64)
         y = y[:, None] if y.ndim == 1 else y
         for name, value, width in (("inputs", x, self._low.size), ("targets", y, self._mean.size)):
             if value.shape != (len(x), width):
                 raise ValueError(
-                    f"AutoscaledHABNN: {name} must have shape ({len(x)}, {width}), got {value.shape}; reshape them."
+                    f"AutoscaledHABNN: {name} must have shape ({len(x)}, {width}), got {value.shape}; reshape it."
                 )
             if not np.isfinite(value).all():
-                raise ValueError(f"AutoscaledHABNN: {name} must be finite, got NaN or infinity; remove such rows.")
+                raise ValueError(f"AutoscaledHABNN: {name} must be finite, got NaN or infinity; remove its rows.")
         return x, y

@@ -17,23 +17,24 @@ Array = NDArray[np.float64]
 class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression with a Hierarchical Approximate Bayesian Neural Network, in one pass over the data.
 
-    Follows scikit-learn: works in a Pipeline and in GridSearchCV. Bring inputs and targets to order one (StandardScaler
-    and TransformedTargetRegressor), or adapt `scale` and `noise_variance` to them.
+    The estimator works in a Pipeline and in GridSearchCV. Scale inputs and targets to order one (StandardScaler and
+    TransformedTargetRegressor), or adapt `scale` and `noise_variance` to the scale of the data.
 
     Parameters
     ----------
     hidden, dof, scale, covariance, noise_variance, prior_std, output_prior_std, output_scale, activation, slope, fan, \
     drift, max_dof, noise_weight
-        As for `HABNN`. Unlike there, the noise is learned by default and the prior predicts 0.
+        Parameters of `HABNN`. The defaults differ: full covariance, noise variance learned online, and a prior that
+        predicts 0.
     random_state : int
-        Draws the prior locations.
+        Seed of the prior locations.
 
     Attributes
     ----------
     network_ : HABNN
-        The network that has learned.
+        The fitted network.
     n_features_in_, feature_names_in_
-        As usual in scikit-learn.
+        Number and names of the features seen by `fit`, as in every scikit-learn estimator.
     """
 
     def __init__(
@@ -72,14 +73,18 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn afresh from the samples in their order."""
+        """Make a new network, learn from the samples in their order, and return the estimator."""
         return self._learn(X, y, reset=True)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from more samples; the first call makes the network."""
+        """Continue learning from the samples in their order and return the estimator.
+
+        The first call makes the network.
+        """
         return self._learn(X, y, reset=not hasattr(self, "network_"))
 
     def _learn(self, X: ArrayLike, y: ArrayLike, reset: bool) -> Self:
+        """Validate the samples and learn from them, with a new network if `reset`."""
         inputs: Array
         targets: Array
         inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
@@ -92,7 +97,11 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         return self
 
     def predict_dist(self, X: ArrayLike, include_noise: bool = True) -> StudentT:
-        """Return the predictive distribution of each target, a StudentT over (n,) or (n, n_outputs)."""
+        """Return the predictive distribution at each row of X.
+
+        It is a StudentT over (n,) if the targets of `fit` had one dimension, over (n, n_outputs) otherwise. With
+        `include_noise=False` its variance is the epistemic variance.
+        """
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64)
         prediction = self.network_.predict(inputs, include_noise=include_noise)
@@ -101,6 +110,9 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         return prediction
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Any:
-        """Return the predictive means, and with `return_std` also the standard deviations, noise included."""
+        """Return the predictive means, and with `return_std` also the standard deviations, observation noise included.
+
+        Each has shape (n,) or (n, n_outputs), as the targets of `fit`.
+        """
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean

@@ -1,1 +1,1 @@
-"""Compiled mathematics of the Industrial Benchmark; the compiler's stamp covers every file of this folder."""
+"""Compiled equations of the Industrial Benchmark; a change of any file in this folder recompiles all kernels."""

@@ -1,16 +1,20 @@
 """The Industrial Benchmark as one pure function: next states = step(states, actions, noise).
 
-The state of a plant is a row of ``N_STATE`` numbers: IBGym's 21 Markov variables and three that carry a wandering
-setpoint. Its noise is a row of ``N_NOISE`` independent uniforms in [0, 1) a step (four more for a wandering setpoint);
-exponentials and normals are made of them here, so that a trajectory is a function of the start, the actions and the
-noise alone.
+The state of a plant is a row of ``N_STATE`` numbers: the 21 Markov variables of IBGym, and three variables of a
+wandering setpoint. The noise is a row of ``N_NOISE`` independent uniforms in [0, 1) per plant and step (four more for a
+wandering setpoint). The kernel transforms them into exponentials and normals, so that a trajectory is a function of the
+start, the actions and the noise alone.
 
-A plant that has not run yet has an empty operational-cost buffer and an empty setpoint sequence. Its first step fills
-the buffer and draws the sequence: resetting a plant is stepping a fresh one with a zero action.
+Before its first step a plant has an empty operational-cost buffer and no setpoint ramp. The first step fills the buffer
+and draws the ramp: a reset is one step of a fresh plant with a zero action.
 
-Plants are stepped in groups of up to ``WIDTH``, variable by variable: ``lanes`` holds variable k of the group's plant j
-at ``k * WIDTH + j``. The loops over a group have neither calls nor branches, so that the compiler turns them into
-instructions that each serve several plants (eight with AVX-512).
+Velocity and gain have one hidden variable each, which is bistable: it is a moving average of the stress of its actuator
+until it exceeds ``LATCH_START``, then grows to ``LATCH`` and stays there. A plant with a hidden variable at ``LATCH``
+is called latched; its fatigue is near the maximum until the effective action of the actuator falls below 0.05.
+
+Plants are stepped in groups of up to ``WIDTH``, variable by variable: ``lanes`` holds variable k of plant j of the
+group at ``k * WIDTH + j``. The loops over a group have neither calls nor branches, so that the compiler vectorises them
+over plants (eight plants per instruction with AVX-512).
 """
 
 import math
@@ -42,11 +46,11 @@ SLOPE, SEQUENCE_STEP, SEQUENCE_LENGTH = range(21, 24)
 
 # Columns of noise.
 SMALL_GAIN, SMALL_VELOCITY, JUMP_GAIN, JUMP_VELOCITY, SIZE_GAIN, SIZE_VELOCITY = range(6)
-NORMAL_RADIUS, NORMAL_ANGLE = 6, 7  # Box and Muller: its sine for consumption, its cosine for latched fatigue
+NORMAL_RADIUS, NORMAL_ANGLE = 6, 7  # Box-Muller: the sine for consumption, the cosine for latched fatigue
 NEW_LENGTH, NEW_SLOPE, NEW_STANDSTILL, TURN_BACK = range(8, 12)  # for a wandering setpoint only
 N_NOISE, N_NOISE_WANDERING = 8, 12
 
-# Further variables in lanes, behind the state.
+# Variables in lanes after those of the state.
 NOISE = N_STATE
 ACTION = NOISE + N_NOISE_WANDERING
 POSITION = ACTION + 3  # effective shift
@@ -57,12 +61,18 @@ FATIGUE_WEIGHT = 3.0  # loss = consumption + 3 fatigue
 SHIFT_BOUND = 1.5
 SHIFT_SCALE = 2.0 * SHIFT_BOUND + 2.0  # effective shift = 5 shift / 100 - 2 setpoint / 100 - 1.5
 SHIFT_STEP = MAX_STEP / 0.9 * 100.0 / SHIFT_SCALE
-ACTUATOR_STEPS = (1.0, 10.0, SHIFT_STEP)  # how far an action of 1 moves velocity, gain and shift
-LATCH_START, LATCH = 1.2, 5.0  # a hidden variable past 1.2 grows to 5 and stays there
+ACTUATOR_STEPS = (1.0, 10.0, SHIFT_STEP)  # change of velocity, gain and shift per unit of action
+LATCH_START, LATCH = 1.2, 5.0  # threshold and upper fixed point of the bistable hidden variables
 
 
 def fresh(start: FloatArray) -> FloatArray:
-    """Return states (n, N_STATE) of plants that have not run yet, from (n, 4) setpoints, velocities, gains, shifts."""
+    """Return the states of plants before their first step, shape (n, N_STATE).
+
+    Parameters
+    ----------
+    start : array, shape (n, 4)
+        Setpoint and positions of velocity, gain and shift.
+    """
     states = np.zeros((len(start), N_STATE))
     states[:, :FATIGUE] = start
     states[:, [DOMAIN, RESPONSE]] = 1.0
@@ -70,7 +80,7 @@ def fresh(start: FloatArray) -> FloatArray:
 
 
 def combined_loss(consumption: T, fatigue: T) -> T:
-    """Return consumption + 3 fatigue, of numbers or of arrays."""
+    """Return the loss consumption + 3 fatigue, of numbers or of arrays."""
     return consumption + FATIGUE_WEIGHT * fatigue
 
 
@@ -78,19 +88,19 @@ _combined_loss = jit(combined_loss)
 
 
 def loss(states: FloatArray) -> FloatArray:
-    """Return the losses (...,) of states or observations, whose first six entries are the same."""
+    """Return the losses (...,) of states or observations (..., n); the first six entries of both are the same."""
     return combined_loss(states[..., CONSUMPTION], states[..., FATIGUE])
 
 
 @jit
 def _at(variable: int, j: int) -> int:
-    """Return where lanes hold a variable of plant j of the group."""
+    """Return the index in lanes of a variable of plant j of the group."""
     return variable * WIDTH + j
 
 
 @jit
 def _move_setpoints(lanes: FloatArray, size: int) -> None:
-    """Walk each setpoint along its current ramp, and start a new ramp where the last one ends."""
+    """Move each setpoint along its ramp, and draw a new ramp where the present one ends."""
     for j in range(size):
         ended = lanes[_at(SEQUENCE_STEP, j)] == lanes[_at(SEQUENCE_LENGTH, j)]
         new_length = 1.0 + math.floor(99.0 * lanes[_at(NOISE + NEW_LENGTH, j)])
@@ -105,8 +115,8 @@ def _move_setpoints(lanes: FloatArray, size: int) -> None:
 
 
 @jit
-def _move_steerings(lanes: FloatArray, size: int) -> None:
-    """Apply the clipped actions; the position in the mis-calibration potential follows shift and setpoint."""
+def _move_actuators(lanes: FloatArray, size: int) -> None:
+    """Apply the clipped actions to the actuator positions, and compute the effective shift from shift and setpoint."""
     for j in range(size):
         velocity = lanes[_at(VELOCITY, j)] + clip(lanes[_at(ACTION, j)], -1.0, 1.0)
         gain = lanes[_at(GAIN, j)] + 10.0 * clip(lanes[_at(ACTION + 1, j)], -1.0, 1.0)
@@ -120,10 +130,10 @@ def _move_steerings(lanes: FloatArray, size: int) -> None:
 
 @jit
 def _effective_actions(velocity: float, gain: float, setpoint: float) -> tuple[float, float]:
-    """Return effective velocity and gain: how strongly each drives fatigue at this setpoint, 0 to 1.
+    """Return effective velocity and effective gain, each in [0, 1]: their influence on fatigue at the setpoint.
 
-    Siemens scales (gain + setpoint + 2) / a with a = velocity + 101 - setpoint, and 1 / (gain + setpoint + 1), from
-    their least and greatest values over the steerings to 0 and 1; these are the fractions reduced.
+    Siemens scales (gain + setpoint + 2) / a, with a = velocity + 101 - setpoint, and 1 / (gain + setpoint + 1) so that
+    their ranges over all actuator positions become [0, 1]. The code below has the fractions reduced.
     """
     a = velocity + 101.0 - setpoint
     excess = (gain + setpoint + 2.0) * (201.0 - setpoint) - (setpoint + 2.0) * a
@@ -134,7 +144,7 @@ def _effective_actions(velocity: float, gain: float, setpoint: float) -> tuple[f
 
 @jit
 def _stress(effective: float, u_small: float, u_jump: float, u_size: float) -> float:
-    """Return one actuator's stress in [0, 1]: a small part, and a jump with the effective action as its probability."""
+    """Return the stress of one actuator in [0, 1]: a small part, and a jump of probability `effective`."""
     decay = exp(0.1 * log(1.0 - u_small))  # exp(-e) of an exponential e with mean 0.1
     small = (1.0 - decay) / (1.0 + decay)  # 2 (sigmoid(e) - 1/2)
     jump = u_size * effective if u_jump < clip(effective, 0.001, 0.999) else 0.0
@@ -143,7 +153,11 @@ def _stress(effective: float, u_small: float, u_jump: float, u_size: float) -> f
 
 @jit
 def _hidden(hidden: float, effective: float, stress: float) -> float:
-    """Return an actuator's next hidden variable: released, latching, or a moving average of its stress."""
+    """Return the next hidden variable of an actuator.
+
+    It is released at a low effective action, grows towards the latch above its threshold, and otherwise is a moving
+    average of the stress.
+    """
     latching = clip(1.1 * hidden, 0.0, LATCH)
     held = latching if hidden >= LATCH_START else 0.9 * hidden + stress / 3.0
     return effective if effective <= 0.05 else held
@@ -151,12 +165,13 @@ def _hidden(hidden: float, effective: float, stress: float) -> float:
 
 @jit
 def _normal(u_radius: float, turns: float) -> float:
-    """Return a standard normal of two uniforms (Box and Muller); a quarter turn on is an independent one."""
+    """Return a standard normal from two uniforms (Box-Muller); `turns` plus a quarter gives an independent normal."""
     return math.sqrt(-2.0 * log(1.0 - u_radius)) * sine(turns)
 
 
 @jit
 def _update_fatigue(lanes: FloatArray, size: int) -> None:
+    """Compute stress, hidden variables and fatigue of the plants in lanes."""
     for j in range(size):
         velocity, gain = lanes[_at(VELOCITY, j)], lanes[_at(GAIN, j)]
         effective_velocity, effective_gain = _effective_actions(velocity, gain, lanes[_at(SETPOINT, j)])
@@ -185,10 +200,11 @@ def _update_fatigue(lanes: FloatArray, size: int) -> None:
 
 @jit
 def _push_operational_cost(lanes: FloatArray, size: int) -> None:
+    """Append the operational cost to the buffer of past costs; in the first step, fill the buffer with it."""
     for j in range(size):
         setpoint, velocity, gain = lanes[_at(SETPOINT, j)], lanes[_at(VELOCITY, j)], lanes[_at(GAIN, j)]
         cost = exp((2.0 * setpoint + 2.5 * gain + 4.0 * velocity) / 100.0)
-        is_fresh = lanes[_at(NEWEST_COST, j)] == 0.0  # a plant that runs has a positive cost here
+        is_fresh = lanes[_at(NEWEST_COST, j)] == 0.0  # costs are positive after the first step
         for age in range(OLDEST_COST, NEWEST_COST):
             lanes[_at(age, j)] = cost if is_fresh else lanes[_at(age + 1, j)]
         lanes[_at(NEWEST_COST, j)] = cost
@@ -196,6 +212,7 @@ def _push_operational_cost(lanes: FloatArray, size: int) -> None:
 
 @jit
 def _update_consumption(lanes: FloatArray, size: int) -> None:
+    """Compute mis-calibration and consumption of the plants in lanes."""
     for j in range(size):
         position = lanes[_at(POSITION, j)]
         domain, response, direction = turn(
@@ -214,10 +231,10 @@ def _update_consumption(lanes: FloatArray, size: int) -> None:
 
 @jit
 def _advance(lanes: FloatArray, size: int, wandering: bool) -> None:
-    """Step the plants in lanes."""
+    """Step the first `size` plants in lanes, in place."""
     if wandering:
         _move_setpoints(lanes, size)
-    _move_steerings(lanes, size)
+    _move_actuators(lanes, size)
     _update_fatigue(lanes, size)
     _push_operational_cost(lanes, size)
     _update_consumption(lanes, size)
@@ -225,7 +242,18 @@ def _advance(lanes: FloatArray, size: int, wandering: bool) -> None:
 
 @jit
 def step(states: FloatArray, actions: FloatArray, noise: FloatArray, wandering: bool) -> FloatArray:
-    """Return the next states (n, N_STATE) of n plants, from actions (n, 3) and a row of noise for each."""
+    """Return the next states (n, N_STATE) of n plants.
+
+    Parameters
+    ----------
+    states : array, shape (n, N_STATE)
+    actions : array, shape (n, 3)
+        Clipped to [-1, 1].
+    noise : array, shape (n, N_NOISE), or (n, N_NOISE_WANDERING) if `wandering`
+        Uniforms in [0, 1).
+    wandering : bool
+        Whether the setpoint follows random ramps.
+    """
     following = np.empty_like(states)
     lanes = np.empty(N_LANES)
     for first in range(0, len(states), WIDTH):
@@ -246,9 +274,14 @@ def step(states: FloatArray, actions: FloatArray, noise: FloatArray, wandering: 
 
 @jit
 def rollout(state: FloatArray, actions: FloatArray, noise: FloatArray) -> FloatArray:
-    """Return the losses (n, horizon) of n action sequences from one state (N_STATE,) with a fixed setpoint.
+    """Return the losses (n, horizon) of n action sequences from one state, with a constant setpoint.
 
-    Noise is (n, horizon, N_NOISE), or (1, horizon, N_NOISE) to put the same draws to all sequences.
+    Parameters
+    ----------
+    state : array, shape (N_STATE,)
+    actions : array, shape (n, horizon, 3)
+    noise : array, shape (n, horizon, N_NOISE), or (1, horizon, N_NOISE)
+        Uniforms in [0, 1); with a leading 1 all sequences share the same noise.
     """
     n, horizon, _ = actions.shape
     losses = np.empty((n, horizon))

@@ -1,8 +1,8 @@
-"""The decorator that compiles the kernels of this folder, and the elementary functions they are made of.
+"""The decorator that compiles the kernels of this folder, and elementary functions that vectorise.
 
-The library's log, exp and sin are calls, and a call keeps the compiler from serving several plants with one
-instruction. These have neither calls nor branches, err by a few units in the last place on the ranges of the benchmark,
-and give the same bits for a plant alone and for one of many.
+log, exp and sin of the C library are function calls, which prevent vectorisation over plants. The functions here have
+neither calls nor branches. Their error is a few units in the last place on the ranges of the benchmark, and a plant
+gets the same bits alone and in a batch.
 """
 
 import math
@@ -14,6 +14,9 @@ from numba.extending import intrinsic
 
 from habnn_control.support.jit import compiler
 
+# Not shared with habnn_control/_network/rectifier.py: the functions there serve other ranges (log1p near 0, an exp that
+# saturates) and may fuse operations. Here no operation is fused, so that trajectories are reproducible bit by bit. One
+# implementation for both would change result bits of one, and a module outside this folder escapes its compile stamp.
 _LN2_HIGH, _LN2_LOW = 0.69314718036912381649, 1.90821492927058770002e-10  # their sum is ln 2 to 107 bits
 _MANTISSA, _ONE = 0x000FFFFFFFFFFFFF, 0x3FF0000000000000
 
@@ -21,7 +24,7 @@ jit = compiler(Path(__file__).parent)(inline=True)
 
 
 def _reinterpret(source: Any, target: Any) -> Any:
-    """Return a compiled function that reads the bits of a number as those of another type."""
+    """Return a compiled function that reinterprets the bits of a `source` number as a `target` number."""
 
     def rule(_typing: Any, _number: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -38,7 +41,7 @@ _float_of = _reinterpret(types.int64, types.float64)
 
 @jit
 def clip(value: float, low: float, high: float) -> float:
-    """Return the value, or the bound it passes."""
+    """Return the value clipped to [low, high]."""
     value = low if value < low else value
     return high if value > high else value
 
@@ -69,7 +72,7 @@ def log(x: float) -> float:
 
 @jit
 def exp(x: float) -> float:
-    """Return e to the power of x, |x| < 700."""
+    """Return exp(x) for |x| < 700."""
     twos = math.floor(x / math.log(2.0) + 0.5)
     r = (x - twos * _LN2_HIGH) - twos * _LN2_LOW  # |r| < 0.347
     p = 1.0 / 479001600.0

@@ -4,8 +4,8 @@ The plant's direction moves in steps of 15 degrees between -90 and +90 degrees. 
 
     V(r) = (-2 r^2 + r^4 - 8 sqrt(2/27) sin(angle_k) r) / lambda,
 
-with ``lambda`` chosen so that the deepest value, at +90 degrees, is -1. The effective shift is stretched so that the
-minimum of V lies at ``max(|sin(angle_k)|, sin 15 degrees)``; all that does not depend on the shift is tabulated once.
+with ``lambda`` chosen so that the global minimum, at +90 degrees, is -1. The effective shift is stretched so that the
+minimum of V is at ``max(|sin(angle_k)|, sin 15 degrees)``. The terms that do not depend on the shift are tabulated.
 """
 
 import math
@@ -17,21 +17,21 @@ from envs._kernels.elementary import exp, jit, log
 
 STRONGEST = 6  # direction index of +90 degrees
 MAX_STEP = math.sin(math.radians(15.0))  # largest change of the optimum from one direction to the next
-SAFE_ZONE = MAX_STEP / 2.0  # the plant recovers while the effective shift stays within
+SAFE_ZONE = MAX_STEP / 2.0  # largest |effective shift| at which the mis-calibration recovers
 _BIAS = 8.0 * math.sqrt(2.0 / 27.0)
 
 
 def _minimum_radius(bias: float) -> float:
-    """Return the radius of the deepest minimum of -2 r^2 + r^4 - bias r, for bias >= 0: the largest root of V'."""
+    """Return the radius of the global minimum of -2 r^2 + r^4 - bias r for bias >= 0: the largest root of V'."""
     roots = np.roots([4.0, 0.0, -4.0, -bias])
     radius = float(roots[np.abs(roots.imag) < 1e-6].real.max())
-    for _ in range(3):  # Newton, to the last digit
+    for _ in range(3):  # Newton steps to full precision
         radius -= (4.0 * radius**3 - 4.0 * radius - bias) / (12.0 * radius**2 - 4.0)
     return radius
 
 
 def _penalty_table() -> NDArray[np.float64]:
-    """Return (optimum, slope inside, minimum, scaling, exponent, bias, 1 / lambda) for each of the 13 directions."""
+    """Return one row per direction, shape (13, 7): optimum, inner slope, minimum, scaling, exponent, bias, 1/lambda."""
     deepest = _minimum_radius(_BIAS)
     depth = 2.0 * deepest**2 - deepest**4 + _BIAS * deepest
     table = np.empty((2 * STRONGEST + 1, 7))
@@ -50,7 +50,7 @@ _TABLE = _penalty_table()
 
 @jit
 def penalty(direction: float, position: float) -> float:
-    """Return V for a direction index in -6..6 at an effective shift in [-1.5, 1.5]; -1 is the best."""
+    """Return V for a direction index in -6..6 at an effective shift in [-1.5, 1.5]; the smallest value is -1."""
     row = int(direction) + STRONGEST
     beyond = abs(position) - _TABLE[row, 0]
     inside = beyond <= 0.0
@@ -63,7 +63,10 @@ def penalty(direction: float, position: float) -> float:
 
 @jit
 def turn(domain: float, response: float, direction: float, position: float) -> tuple[float, float, float]:
-    """Return the next (domain, response, direction): outside the safe zone the direction turns, inside it recovers."""
+    """Return the next domain, response and direction of the mis-calibration.
+
+    Outside the safe zone of the effective shift the direction rotates by one step; inside it returns to 0 step by step.
+    """
     safe = abs(position) <= SAFE_ZONE
     side = 1.0 if position > 0.0 else -1.0
     response = response if safe | (side == domain) else 1.0
@@ -73,7 +76,7 @@ def turn(domain: float, response: float, direction: float, position: float) -> t
     drift = 0.0 if direction == -domain * STRONGEST else response * side
     direction += recovery if safe else drift
     response = -1.0 if abs(direction) >= STRONGEST else response
-    # Past 90 degrees the potential is its own mirror image.
+    # The potential is symmetric about 90 degrees.
     direction = direction - 2.0 * sign if abs(direction) > STRONGEST else direction
     calm = safe & (direction == 0.0)
     return 1.0 if calm else domain, 1.0 if calm else response, direction

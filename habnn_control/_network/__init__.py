@@ -1,1 +1,1 @@
-"""Compiled and private mathematics of the network; the compiler's stamp covers every file of this folder."""
+"""Private mathematics of the network; a change of any file in this folder recompiles all its kernels."""

@@ -1,4 +1,4 @@
-"""A prior for networks that look at histories: hidden units that look at few signals at once."""
+"""A sparse prior for networks whose inputs are time series: each hidden unit filters few signals."""
 
 from collections.abc import Sequence
 
@@ -10,27 +10,29 @@ from habnn_control.network import HABNN
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_SMOOTHNESS = 2.0  # steps over which a random filter keeps its sign, roughly
-_FADING = 4.0  # and over which it forgets: what was set lately tells more
-_SPREAD = 2.0  # kinks lie within this many units of the inputs' middle
-_ALWAYS = 1.0  # weight of what every unit sees, beside about 1 of all the rest
+_LENGTH_SCALE = 2.0  # steps; correlation length of a random filter
+_DECAY = 4.0  # steps; time constant with which a filter decays into the past, as recent values are more informative
+_BIAS_RANGE = 2.0  # biases are uniform in [-2, 2], which places the kinks of the units inside the range of the inputs
+_COMMON_STD = 1.0  # prior standard deviation of the weights of common inputs; the filter of a unit has norm 0.5 to 1.5
 
 
 def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int) -> None:
-    """Draw the first layer's prior locations anew: each unit filters the history of one or two signals.
+    """Redraw the prior locations of the first layer, in place: each unit filters the history of one or two signals.
 
-    A dense prior mixes all inputs in every unit, and many samples pass before the output layer has told them apart.
-    The filters fade into the past: what acts within some five steps is learned sooner, what acts later not.
+    A dense prior mixes all inputs in every unit, and the output layer needs many samples to separate their effects.
+    The filters decay into the past: effects with a delay of up to about five steps are learned sooner, later effects
+    are not.
 
     Parameters
     ----------
     network : HABNN
-        Not trained yet.
-    signals : sequence of arrays
-        Inputs that are values of the same signal, in the order of time.
+        An untrained network.
+    signals : sequence of int arrays
+        Per signal, the indices of the inputs that hold its values, oldest first.
     always : array of int
-        Inputs that every unit sees: they move its kink.
+        Indices of inputs that every unit sees; they shift the kink of the unit.
     seed : int
+        Seed of the draws.
     """
     rng = np.random.default_rng((seed, 1))
     loc = network.weight_loc[0]  # (n_hidden, n_inputs + 1), a view
@@ -38,17 +40,17 @@ def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int
         unit[:] = 0.0
         n_seen = min(int(rng.integers(1, 3)), len(signals))
         for signal in rng.choice(len(signals), n_seen, replace=False):
-            unit[signals[signal]] = _smooth_noise(rng, len(signals[signal]))
+            unit[signals[signal]] = _random_filter(rng, len(signals[signal]))
         unit *= rng.uniform(0.5, 1.5) / np.linalg.norm(unit)
-        unit[always] = _ALWAYS * rng.standard_normal(len(always))
-        unit[-1] = rng.uniform(-_SPREAD, _SPREAD)
+        unit[always] = _COMMON_STD * rng.standard_normal(len(always))
+        unit[-1] = rng.uniform(-_BIAS_RANGE, _BIAS_RANGE)
     n_out, n_in = loc.shape
-    loc *= np.sqrt(n_in if network.settings.fan == "in" else n_out)  # the fan rule divides by this
+    loc *= np.sqrt(n_in if network.settings.fan == "in" else n_out)  # undoes the gain 1 / sqrt(fan)
 
 
-def _smooth_noise(rng: np.random.Generator, n: int) -> Array:
-    """Return a random filter over n steps, newest last: smooth, and fading into the past."""
+def _random_filter(rng: np.random.Generator, n: int) -> Array:
+    """Return filter coefficients (n,), newest last: a smooth Gaussian process that decays into the past."""
     age = np.arange(n)[::-1]
-    time = age / _SMOOTHNESS
+    time = age / _LENGTH_SCALE
     covariance = np.exp(-0.5 * (time[:, None] - time) ** 2) + 1e-6 * np.eye(n)
-    return np.asarray(np.exp(-age / _FADING) * (np.linalg.cholesky(covariance) @ rng.standard_normal(n)))
+    return np.asarray(np.exp(-age / _DECAY) * (np.linalg.cholesky(covariance) @ rng.standard_normal(n)))

@@ -1,4 +1,4 @@
-"""The settings of a network, checked once."""
+"""The constructor arguments of a network, validated."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,11 +15,13 @@ ACTIVATIONS = ("relu", "leaky_relu", "identity")
 
 
 def _require(condition: bool, name: str, constraint: str, value: object, remedy: str) -> None:
+    """Raise a ValueError in the format of the package unless the condition holds."""
     if not condition:
         raise ValueError(f"HABNN: {name} must be {constraint}, got {value!r}; {remedy}.")
 
 
 def _whole(name: str, value: object, least: int) -> int:
+    """Return an integer of at least `least`, or raise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"HABNN: {name} must be a whole number, got {value!r}; pass an int.")
     _require(bool(value >= least), name, f"at least {least}", value, "pass a larger number")
@@ -27,12 +29,14 @@ def _whole(name: str, value: object, least: int) -> int:
 
 
 def _number(name: str, value: object) -> float:
+    """Return a real number as float, or raise."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"HABNN: {name} must be a number, got {value!r}; pass a float.")
     return float(value)
 
 
 def _choice(name: str, value: object, valid: Sequence[str]) -> str:
+    """Return one of the valid names, or raise."""
     if value not in valid:
         raise ValueError(
             f"HABNN: {name} must be one of {', '.join(valid)}, got {value!r}; {nearest(str(value), valid)}"
@@ -42,7 +46,7 @@ def _choice(name: str, value: object, valid: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What `HABNN` was made with; see its docstring for the meaning of each."""
+    """The constructor arguments of a `HABNN`; its docstring explains each."""
 
     n_inputs: int
     n_outputs: int
@@ -64,13 +68,17 @@ class NetworkSettings:
 
     @classmethod
     def checked(cls, **given: Any) -> Self:
-        """Check all settings and fill in those that follow from others."""
+        """Return the settings of the given arguments, or raise; None is replaced by the value it stands for."""
         n_outputs = _whole("n_outputs", given["n_outputs"], 1)
         scale, prior_std = _number("scale", given["scale"]), _number("prior_std", given["prior_std"])
         output_scale, output_prior_std = given["output_scale"], given["output_prior_std"]
         noise = np.atleast_1d(np.asarray(given["noise_variance"], dtype=np.float64))
         _require(
-            noise.shape in ((1,), (n_outputs,)), "noise_variance", "a number or one an output", noise.shape, "fix it"
+            noise.shape in ((1,), (n_outputs,)),
+            "noise_variance",
+            "a number or one per output",
+            noise.tolist(),
+            "pass one variance per output",
         )
         settings = cls(
             n_inputs=_whole("n_inputs", given["n_inputs"], 1),
@@ -95,34 +103,41 @@ class NetworkSettings:
         return settings
 
     def _check_ranges(self) -> None:
-        _require(self.dof > 2, "dof", "above 2", self.dof, "the variance does not exist below")
+        """Raise unless every number lies in its range; comparisons are written so that NaN fails them."""
+        _require(self.dof > 2, "dof", "above 2", self.dof, "the variance is infinite at 2 and below")
         for name in ("scale", "output_scale"):
             value = getattr(self, name)
-            _require(0 < value < inf, name, "positive and finite", value, "a weight needs some uncertainty to learn")
+            _require(0 < value < inf, name, "positive and finite", value, "a weight of zero scale never learns")
         for name in ("prior_std", "output_prior_std", "drift"):
             value = getattr(self, name)
             _require(0 <= value < inf, name, "finite and not negative", value, "pass 0 to switch it off")
         for value in self.noise_variance:
-            _require(0 < value < inf, "noise_variance", "positive and finite", value, "every sensor has some noise")
+            _require(
+                0 < value < inf,
+                "noise_variance",
+                "positive and finite",
+                value,
+                "pass a small number for noise-free data",
+            )
         _require(0 <= self.slope <= 1, "slope", "in [0, 1]", self.slope, "0 is ReLU, 1 the identity")
         _require(self.max_dof >= self.dof, "max_dof", f"at least dof = {self.dof:g}", self.max_dof, "raise the cap")
         _require(self.noise_weight > 0, "noise_weight", "positive", self.noise_weight, "pass math.inf for fixed noise")
 
     @property
     def prior_stds(self) -> list[float]:
-        """Standard deviation of the prior locations, for each layer."""
+        """Standard deviation of the prior locations per layer."""
         return [self.prior_std] * len(self.hidden) + [self.output_prior_std]
 
     @property
     def scales(self) -> list[float]:
-        """Prior squared scale, for each layer."""
+        """Prior squared scale of the weights per layer."""
         return [self.scale] * len(self.hidden) + [self.output_scale]
 
     @property
     def negative_slope(self) -> float:
-        """Slope of the activation below zero."""
+        """Slope of the activation function below zero."""
         return {"relu": 0.0, "leaky_relu": self.slope, "identity": 1.0}[self.activation]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings as keyword arguments of `HABNN`, in plain types."""
+        """Return the settings as a dict of plain types, the keyword arguments of `HABNN`."""
         return asdict(self)

@@ -1,18 +1,18 @@
-"""Tail integrals of Student's t, tabulated once for every number of degrees of freedom.
+"""Partial moments (tail integrals) of Student's t, tabulated once over all degrees of freedom.
 
-A rectifier needs the first two partial moments of a standard t variable T beyond x >= 0,
+The ReLU moments need the first two partial moments of a standard t variable T beyond x >= 0,
 
     J_k(x) = E[max(T - x, 0)^k],   k = 1, 2.
 
-The textbook forms subtract nearly equal numbers in the far tail and need one incomplete beta function a neuron.
+The textbook forms cancel in the far tail and need one incomplete beta function per neuron.
 Instead, with v = 1/dof, w = 1 + v x^2 and the decay length g = w / (x + CENTRE), we write
 
     J_1 = E g^2 P_1(t, v) / (1 - v)                 t = (CENTRE - x) / (CENTRE + x)
     J_2 = 2 E g^3 P_2(t, v) / ((1 - v) (1 - 2 v))   E = w^(-(dof + 1) / 2)
 
-where P_1 and P_2 are smooth and of order one on the whole of x in [0, inf], v in [0, 1/2]: their Chebyshev series
-reach 1e-12 relative with the orders below, from dof just above 2 to the Gaussian at infinity. All neurons of a network
-share its dof, so an update sums over v once and leaves one short polynomial a neuron.
+where P_1 and P_2 are smooth and of order one for all x in [0, inf] and v in [0, 1/2]. With the orders below, their
+Chebyshev series have a relative error of 1e-12, from dof just above 2 to the Gaussian at infinity. All neurons of a
+network share its dof, so an update sums over v once, and one short polynomial per neuron remains.
 """
 
 from functools import cache
@@ -29,23 +29,24 @@ V_ORDER = 22
 
 
 def log_normaliser(dof: float) -> float:
-    """Return the log of the standard t density at zero."""
+    """Return the log of the standard t density at zero, the normalising constant of the density."""
     if dof == inf:
         return -0.5 * log(2 * pi)
-    if dof > 100:  # Stirling's series: the difference of two large lgamma would lose digits
+    if dof > 100:  # Stirling's series: the difference of two large lgamma values loses digits
         return -0.5 * log(2 * pi) - 1 / (4 * dof) + 1 / (24 * dof**3) - 1 / (20 * dof**5)
     return lgamma((dof + 1) / 2) - lgamma(dof / 2) - 0.5 * log(dof * pi)
 
 
 def tail_integrals(x: Array, v: Array) -> tuple[Array, Array]:
-    """Integrate s f(x+s) / f(x) and (1 - 2v) s^2 f(x+s) / f(x) over s > 0 for the t density f with dof 1/v.
+    """Return the integrals of s f(x+s) / f(x) and (1 - 2v) s^2 f(x+s) / f(x) over s > 0, each of the shape of x.
 
-    Double-exponential quadrature: the integrands are positive, so no digits cancel.
+    f is the t density with dof 1/v. The integrals are computed by double-exponential quadrature; the integrands are
+    positive, so no digits cancel.
     """
     node = np.linspace(-4.2, 4.2, 169)
     unit = np.exp(np.pi / 2 * np.sinh(node))
     weight = (node[1] - node[0]) * np.pi / 2 * np.cosh(node) * unit
-    width = (1 + v * x**2) / (x + 1)  # where the integrand lives
+    width = (1 + v * x**2) / (x + 1)  # decay length of the integrand
     s = width[..., None] * unit  # (..., nodes)
     x_, v_ = x[..., None], np.maximum(v, 1e-300)[..., None]
     growth = s * (2 * x_ + s) / (1 + v_ * x_**2)
@@ -59,7 +60,7 @@ def tail_integrals(x: Array, v: Array) -> tuple[Array, Array]:
 
 @cache
 def chebyshev_table() -> Array:
-    """Return the coefficients of P_1 and P_2, shape (2, X_ORDER, V_ORDER); a few milliseconds, once."""
+    """Return the Chebyshev coefficients of P_1 and P_2, shape (2, X_ORDER, V_ORDER); takes a few milliseconds."""
     x_angle = np.pi * (np.arange(X_ORDER) + 0.5) / X_ORDER
     v_angle = np.pi * (np.arange(V_ORDER) + 0.5) / V_ORDER
     t, v = np.meshgrid(np.cos(x_angle), (1 + np.cos(v_angle)) / 4, indexing="ij")

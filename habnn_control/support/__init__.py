@@ -1,1 +1,1 @@
-"""What all rooms share: files, command lines, names, optional packages, compilation."""
+"""Utilities shared by all packages: files, command lines, names, optional packages, compilation."""

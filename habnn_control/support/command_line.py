@@ -1,4 +1,4 @@
-"""Command lines from frozen dataclasses: one field a flag, with its default and its help beside it."""
+"""Command lines from frozen dataclasses: one flag per field, with its default and its help text."""
 
 import argparse
 import shlex
@@ -13,31 +13,41 @@ T = TypeVar("T")
 
 
 def flag(default: Any, description: str, choices: Sequence[str] = ()) -> Any:
-    """Declare a field of a configuration: its default, what --help says, and the only values allowed, if any."""
+    """Return a dataclass field that becomes a flag.
+
+    Parameters
+    ----------
+    default : int, float, str, bool or tuple
+        Value of the field without the flag.
+    description : str
+        Help text of the flag.
+    choices : sequence of str
+        Allowed values; empty for any.
+    """
     return field(default=default, metadata={"help": description, "choices": tuple(choices)})
 
 
 def positional(description: str) -> Any:
-    """Declare the field that takes the arguments without a flag, at least one of them."""
+    """Return a dataclass field, a tuple, that takes the positional arguments, of which there must be at least one."""
     return field(metadata={"help": description, "positional": True})
 
 
 def parse(config: type[T], description: str | None, arguments: Sequence[str] | None = None) -> T:
-    """Read a configuration from the command line.
+    """Return a configuration read from the command line.
 
     Parameters
     ----------
     config : dataclass
-        Fields made with `flag`, of type int, float, str, bool or a tuple of one of these.
+        Its fields are made with `flag` or `positional`, of type int, float, str, bool or a tuple of one of these.
     description : str
-        What --help says first.
+        First paragraph of --help.
     arguments : sequence of str, optional
-        Instead of those the program was called with.
+        Arguments to parse; those of the process when None.
 
     Returns
     -------
     config
-        With every field set.
+        An instance with all fields set.
     """
     parser = _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     hints = get_type_hints(config)
@@ -52,24 +62,25 @@ def parse(config: type[T], description: str | None, arguments: Sequence[str] | N
 
 
 def command() -> str:
-    """Return the command this program was called with, ready to paste into a shell."""
+    """Return the command line of this process, quoted for a shell."""
     return shlex.join(["python", *sys.argv])
 
 
 def fail(error: Exception | str) -> int:
-    """Print an error of the user as one line and return the exit code for it."""
+    """Print a usage error as one line on stderr and return its exit code, 2."""
     print(f"error: {error}", file=sys.stderr)
     return 2
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as those of all bad input."""
+    """An argument parser that reports errors on one line, without the usage text."""
 
     def error(self, message: str) -> NoReturn:
         sys.exit(fail(message))
 
 
 def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, metadata: Any) -> None:
+    """Add the argument of one dataclass field to the parser."""
     if metadata.get("positional"):
         parser.add_argument(name, nargs="+", type=get_args(hint)[0], action=_StoreTuple, help=metadata["help"])
         return
@@ -89,24 +100,28 @@ def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, me
 
 
 class _StoreTuple(argparse.Action):
+    """Store several values as a tuple, as the dataclass declares them, instead of a list."""
+
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
         setattr(namespace, self.dest, tuple(values))
 
 
 def _reader(kind: type, description: str) -> Any:
-    """Return a function that reads a value of some kind, and tells what the flag is for if it cannot."""
+    """Return a function that converts text to `kind`; its error message repeats the description of the flag."""
 
     def read(text: str) -> Any:
         try:
             return kind(text)
         except ValueError:
-            wish = {int: "a whole number", float: "a number"}[kind]
-            raise argparse.ArgumentTypeError(f"must be {wish}, got {text!r}; it means: {description}") from None
+            constraint = {int: "a whole number", float: "a number"}[kind]
+            raise argparse.ArgumentTypeError(f"must be {constraint}, got {text!r}; it means: {description}") from None
 
     return read
 
 
 def _one_of(choices: Sequence[str]) -> Any:
+    """Return a function that returns its argument if it is one of `choices`, and raises otherwise."""
+
     def check(value: str) -> str:
         if value not in choices:
             raise argparse.ArgumentTypeError(

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and keep arrays with a JSON header in one file without pickle."""
+"""Atomic writing of files, and one file format for named arrays with a JSON header, without pickle."""
 
 import io
 import json
@@ -23,13 +23,13 @@ _DAMAGE = (zipfile.BadZipFile, ValueError, KeyError, EOFError, NotImplementedErr
 def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     """Open a binary file that appears under `path` only when the block ends without an error.
 
-    The bytes go to a hidden temporary file beside `path`, which then takes its name: a reader, or a process that is
-    killed, never meets half a file. Missing parent folders are made.
+    The bytes are written to a hidden temporary file in the same folder, which is renamed to `path` at the end. A reader
+    never sees an incomplete file, even if the writing process is killed. Missing parent folders are created.
 
     Parameters
     ----------
     path : str or Path
-        Where the file shall be; used as given, no suffix is added.
+        Final name of the file; no suffix is added.
 
     Yields
     ------
@@ -48,28 +48,32 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     except OSError as error:
         if error.errno is None or error.filename not in (None, str(temporary)):
             raise
-        raise OSError(error.errno, error.strerror, str(path)) from error  # names the file that people know
+        raise OSError(
+            error.errno, error.strerror, str(path)
+        ) from error  # the temporary name would mean nothing to the user
     finally:
-        with suppress(OSError):  # there may be none, and a read-only disk says so of any
+        with suppress(OSError):  # renamed, never created, or on a read-only disk
             temporary.unlink()
 
 
 def save_arrays(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Save named arrays and a JSON header as one file, atomically and without pickle.
 
-    The file is an npz that `numpy.load` opens, with one more member, header.json. Equal content gives equal bytes.
+    The file is an npz archive that `numpy.load` opens, with one additional member, header.json. Equal content gives
+    equal bytes.
 
     Parameters
     ----------
     path : str or Path
-        Used as given.
+        Name of the file; no suffix is added.
     header : mapping
-        What JSON can hold (infinity included); must have a text under "kind", the name `load_arrays` asks for.
+        Values that JSON can represent (infinity included). The text under "kind" names the type of the object, which
+        `load_arrays` checks.
     arrays : mapping of str to array
-        Any dtype but object.
+        Arrays of any dtype except object.
     """
     if not isinstance(header.get("kind"), str):
-        raise ValueError(f"save_arrays: header['kind'] must be a text, got {header.get('kind')!r}; name what it holds.")
+        raise ValueError(f"save_arrays: header['kind'] must be a text, got {header.get('kind')!r}; name the object.")
     text = json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION, **header})
     members = {name: np.asanyarray(array) for name, array in arrays.items()}
     for name, array in members.items():
@@ -84,21 +88,21 @@ def save_arrays(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str
 
 
 def load_arrays(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Load what `save_arrays` wrote, with every checksum verified.
+    """Return header and arrays of a file written by `save_arrays`, after verifying all checksums.
 
     Parameters
     ----------
     path : str or Path
-        The file.
+        Name of the file.
     kind : str
-        The header["kind"] it must have.
+        Required value of header["kind"].
 
     Returns
     -------
     header : dict
     arrays : dict of str to array
     """
-    wanted = f"load: {path} must be a {FORMAT} file of kind {kind!r}"
+    requirement = f"load: {path} must be a {FORMAT} file of kind {kind!r}"
     try:
         with zipfile.ZipFile(path) as archive:
             header = json.loads(archive.read(_HEADER))
@@ -108,12 +112,12 @@ def load_arrays(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, 
                 if name != _HEADER
             }
     except _DAMAGE as error:
-        raise ValueError(f"{wanted}, got a damaged or foreign file ({error}); save it again.") from error
+        raise ValueError(f"{requirement}, got a damaged or foreign file ({error}); save it again.") from error
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError(f"{wanted}, got a file of another program; pass a file that was saved by {FORMAT}.")
+        raise ValueError(f"{requirement}, got a file of another program; pass a file that was saved by {FORMAT}.")
     if header.get("format_version") != FORMAT_VERSION:
         version = header.get("format_version")
-        raise ValueError(f"{wanted}, got format version {version!r}; this release reads version {FORMAT_VERSION}.")
+        raise ValueError(f"{requirement}, got format version {version!r}; this release reads version {FORMAT_VERSION}.")
     if header.get("kind") != kind:
-        raise ValueError(f"{wanted}, got kind {header.get('kind')!r}; pass the file of a {kind}.")
+        raise ValueError(f"{requirement}, got kind {header.get('kind')!r}; pass the file of a {kind}.")
     return header, arrays

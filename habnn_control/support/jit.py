@@ -1,4 +1,4 @@
-"""Compilation with numba, and its cache on disk."""
+"""Compilation with numba, with a cache on disk that notices changes in inlined modules."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -11,21 +11,21 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiler(folder: Path) -> Callable[..., Callable[[F], F]]:
-    """Return a function that makes numba decorators for the kernels in `folder`.
+    """Return a factory of numba decorators for the kernels in `folder`.
 
-    Numba's cache looks at a kernel's own file only. The stamp used here covers every source file of the folder, so
-    that a change in one file recompiles the kernels of the others that inline it.
+    The cache of numba compares only the file of the kernel itself. The stamp used here is a digest of every source file
+    in the folder, so that a change in one file also recompiles the kernels of other files that inline it.
 
     Parameters
     ----------
     folder : Path
-        Where the kernels are, with all functions and constants that are compiled into them.
+        Folder of the kernels and of all functions and constants that are compiled into them.
 
     Returns
     -------
     callable
-        decorator(*fastmath, inline=False): compile on the first call and keep the machine code on disk. `fastmath`
-        names the LLVM flags to allow; `inline` copies the function into its callers.
+        decorator(*fastmath, inline=False), which compiles a function at its first call and caches the machine code on
+        disk. `fastmath` are the LLVM fast-math flags to allow; `inline` inlines the function into its callers.
     """
     stamp = source_stamp(folder)
 
@@ -42,5 +42,5 @@ def compiler(folder: Path) -> Callable[..., Callable[[F], F]]:
 
 
 def source_stamp(folder: Path) -> str:
-    """Return a digest of all source files in `folder`."""
+    """Return a SHA-256 digest of all source files in `folder`, as a hex string."""
     return sha256(b"".join(source.read_bytes() for source in sorted(folder.glob("*.py")))).hexdigest()

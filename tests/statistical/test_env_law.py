@@ -1,4 +1,4 @@
-"""The law of the plant, without shared noise: many short runs against the genuine Siemens class."""
+"""The probability distribution of the plant, without shared noise: many short runs against the Siemens class."""
 
 import gymnasium as gym
 import numpy as np
@@ -9,13 +9,13 @@ from envs import MARKOV_NAMES
 from envs.siemens import load_ids, read_ids
 
 N_RUNS, N_STEPS = 400, 25
-CHECKED = ("setpoint", "fatigue", "consumption", "hv", "hg")  # the random ones
-# Low gain and velocity latch within the run; the other two stay in the noisy and in the calm regime.
+CHECKED = ("setpoint", "fatigue", "consumption", "hv", "hg")  # the random variables
+# Low gain and velocity latch within the run; the other policies stay in the regimes of high and of low stress.
 POLICIES = {"idle": (0.0, 0.0, 0.0), "latching": (-1.0, -1.0, 0.5), "gentle": (0.3, 0.2, -0.2)}
 
 
 def siemens_states(setpoint, wandering, action):
-    """Return states (runs, 2, variables) half-way and at the end, from the package's constructor and step."""
+    """Return states (runs, 2, variables) after half of the steps and at the end, from the Siemens class."""
     ids_class = load_ids(np.random.RandomState(1))
     states = []
     for run in range(N_RUNS):
@@ -30,6 +30,7 @@ def siemens_states(setpoint, wandering, action):
 
 
 def our_states(setpoint, wandering, action):
+    """Return states (runs, 2, variables) after half of the steps and at the end, from the vector environment."""
     vector = gym.make_vec("IndustrialBenchmark-v0", num_envs=N_RUNS, setpoint=setpoint, wandering=wandering)
     vector.reset(seed=1000)
     states = []
@@ -43,14 +44,14 @@ def our_states(setpoint, wandering, action):
 @pytest.mark.parametrize(("setpoint", "wandering"), [(100.0, False), (40.0, False), (95.0, True)])
 @pytest.mark.parametrize("policy", POLICIES)
 def test_plant_law_vs_siemens(setpoint, wandering, policy):
-    """Two-sample Kolmogorov-Smirnov on each random variable; 0.1 % for the whole family of tests (Bonferroni)."""
+    """Two-sample Kolmogorov-Smirnov test per random variable; family-wise level 0.1 % (Bonferroni)."""
     ours = our_states(setpoint, wandering, POLICIES[policy])
     theirs = siemens_states(setpoint, wandering, POLICIES[policy])
     level = 1e-3 / (9 * 2 * len(CHECKED))
     for moment in range(2):
         for name in CHECKED:
             column = MARKOV_NAMES.index(name)
-            # A released hidden variable is not random; rounding must not tell its two computations apart.
+            # A released hidden variable is deterministic; rounding removes the last digits of the two computations.
             samples = (states[:, moment, column].round(9) for states in (ours, theirs))
             p_value = ks_2samp(*samples).pvalue
             assert p_value > level, (name, moment, p_value)
@@ -59,7 +60,7 @@ def test_plant_law_vs_siemens(setpoint, wandering, policy):
 
 
 def test_plant_law_test_has_power():
-    """The same test tells setpoint 40 from 42: it can fail."""
+    """The same test distinguishes setpoint 40 from 42."""
     column = MARKOV_NAMES.index("consumption")
     first, second = (our_states(setpoint, False, POLICIES["idle"])[:, 1, column] for setpoint in (40.0, 42.0))
     assert ks_2samp(first, second).pvalue < 1e-6

@@ -1,4 +1,4 @@
-"""Propagated moments, function samples and calibration against sampling, with derived tolerances."""
+"""Propagated moments, function samples and calibration against Monte Carlo, with derived tolerances."""
 
 import math
 
@@ -30,12 +30,12 @@ def test_linear_prediction_vs_monte_carlo(covariance, dof):
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
 def test_layer_moments_vs_monte_carlo(activation):
-    """Gaussian weights of one neuron a layer: every step of the chain has the exact first two moments."""
+    """With Gaussian weights every step of the forward pass has the exact first two moments."""
     network = HABNN(3, 1, (6,), dof=math.inf, scale=0.2, activation=activation, slope=0.1, seed=1)
     rng, n = np.random.default_rng(1), 200_000
     (w1, w2), (s1, s2) = network.weight_loc, network.weight_scale_sq
     x = np.append(X[0], 1.0)
-    a = (w1 + np.sqrt(s1) * rng.standard_normal((n, *w1.shape))) @ x / 2  # (draws, 6); four weights a neuron
+    a = (w1 + np.sqrt(s1) * rng.standard_normal((n, *w1.shape))) @ x / 2  # (draws, 6); four weights per neuron
     z = np.maximum(a, (0.1 if activation == "leaky_relu" else 0.0) * a)
     weights = w2[0] + np.sqrt(s2[0]) * rng.standard_normal((n, 7))
     y = (np.einsum("nj,nj->n", weights[:, :6], z) + weights[:, 6]) / math.sqrt(7)
@@ -45,7 +45,7 @@ def test_layer_moments_vs_monte_carlo(activation):
 
 
 def test_function_samples_are_whole_functions():
-    """One draw is one fixed function, and differs from the next."""
+    """One draw is one fixed function; two draws differ."""
     network = HABNN.control(3, 1).fit(X, X[:, :1])
     function = network.sample_function(np.random.default_rng(3))
     np.testing.assert_array_equal(function(X), function(X))
@@ -55,7 +55,7 @@ def test_function_samples_are_whole_functions():
 
 @pytest.mark.parametrize(("dof", "covariance"), [(math.inf, "full"), (math.inf, "diagonal"), (12.0, "full")])
 def test_intervals_cover_data_drawn_from_the_model(dof, covariance):
-    """Draw a function from the prior, noisy data from the function: intervals hold their share of fresh data."""
+    """For functions drawn from the prior and noisy data, predictive intervals have their nominal coverage."""
     noise, n_functions, n_train, n_test = 0.05, 60, 150, 40
     hits = {level: [] for level in (0.5, 0.9, 0.99)}
     for seed in range(n_functions):
@@ -72,14 +72,14 @@ def test_intervals_cover_data_drawn_from_the_model(dof, covariance):
             low, high = prediction.interval(level)
             shares.append(((low <= y[n_train:]) & (y[n_train:] <= high)).mean())
     for level, shares in hits.items():
-        # Within a function the hits depend on each other: the error is that of the functions' shares.
+        # Hits within one function are dependent, so the standard error is that of the coverage per function.
         binomial = math.sqrt(level * (1 - level) / (n_functions * n_test))
         tolerance = 4 * max(np.std(shares) / math.sqrt(n_functions), binomial)
         assert abs(np.mean(shares) - level) < tolerance, (level, np.mean(shares), tolerance)
 
 
 def test_one_step_ahead_predictions_are_calibrated_while_learning():
-    """Probability integral transforms of predictions made before each update are uniform."""
+    """The probability integral transforms of predictions before each update are uniform."""
     noise, transforms = 0.05, []
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -95,14 +95,14 @@ def test_one_step_ahead_predictions_are_calibrated_while_learning():
 
 @pytest.mark.parametrize(("hidden", "dof"), [((), 8.0), ((), math.inf), ((1,), math.inf)])
 def test_uncertain_inputs_vs_monte_carlo(hidden, dof):
-    """One neuron a layer: nothing is lost by taking neurons as independent. Inputs and weights are drawn together."""
+    """With one neuron per layer the independence of neurons is no approximation; inputs and weights are both drawn."""
     network = HABNN(3, 1, hidden, dof=dof, scale=0.05, seed=2).fit(X, X[:, :1])
     variance = np.array([[0.3, 0.0, 1.5], [0.01, 0.2, 0.0]])
     rng, draws = np.random.default_rng(3), []
     for _ in range(40_000):
         draws.append(network.sample_function(rng)(X + np.sqrt(variance) * rng.standard_normal(X.shape)))
     prediction = network.predict(X, include_noise=False, input_variance=variance)
-    tolerance = 0.03 if hidden else 0.0  # before the rectifier stands a product, which is only nearly Gaussian
+    tolerance = 0.03 if hidden else 0.0  # the pre-activation is a product, only nearly Gaussian
     drawn = np.stack(draws)
     for samples, value in ((drawn, prediction.mean), ((drawn - prediction.mean) ** 2, prediction.variance)):
         error = samples.std(axis=0) / math.sqrt(len(samples))

@@ -1,4 +1,4 @@
-"""What must hold whatever the data: positive scales, positive semidefinite matrices, finite numbers."""
+"""Invariants for any data: positive scales, positive semidefinite matrices, finite numbers."""
 
 import math
 
@@ -22,7 +22,7 @@ def assert_sound(network):
         else:
             np.testing.assert_array_equal(scale, scale.transpose(0, 2, 1))
             assert (np.einsum("ijj->ij", scale) > 0).all()
-            for matrix in scale:  # in units of its own diagonal, so that features of any size count the same
+            for matrix in scale:  # as a correlation matrix, so that features of any scale count the same
                 sd = np.sqrt(np.diag(matrix))
                 assert np.linalg.eigvalsh(matrix / np.outer(sd, sd)).min() > -1e-6
 

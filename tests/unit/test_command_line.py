@@ -1,4 +1,4 @@
-"""Command lines made from dataclasses."""
+"""Command lines from dataclasses: flags, help text, errors."""
 
 from dataclasses import dataclass
 

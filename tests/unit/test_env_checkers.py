@@ -1,4 +1,4 @@
-"""Gymnasium's and Stable-Baselines3's own checkers, with warnings as errors, on every variant."""
+"""The environment checkers of Gymnasium and Stable-Baselines3, with warnings as errors, on every variant."""
 
 from itertools import product
 
@@ -18,7 +18,7 @@ VARIANTS = [dict(zip(NAMES, (*chosen, *display), strict=True)) for *chosen, disp
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(str(value) for value in variant.values()))
 def test_checkers_accept_variant(variant):
     env = gym.make("IndustrialBenchmark-v0", setpoint=100, **variant)
-    # The alternative render modes are variants of their own, and drawing all of them for each would take minutes.
+    # Render modes are variants here; the render check would draw all modes for each variant, which takes minutes.
     check_gymnasium(env.unwrapped, skip_render_check=variant["render_mode"] is None)
     check_stable_baselines(env.unwrapped, warn=True, skip_render_check=False)
     assert env.spec.id in gym.registry

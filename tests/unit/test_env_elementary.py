@@ -34,7 +34,7 @@ def test_sine_vs_standard_library(turns):
 
 
 def test_jit_recompiles_when_an_inlined_module_changes(tmp_path):
-    """A change of exp in one module reaches the machine code that another module, which inlines it, keeps on disk."""
+    """A change of exp in one module invalidates the cached machine code of another module that inlines it."""
     package = tmp_path / "copied"
     package.mkdir()
     for name in ("elementary.py", "goldstone.py"):

@@ -13,7 +13,7 @@ seeds = st.integers(0, 2**63)
 percentages = st.floats(0.0, 100.0)
 starts = st.fixed_dictionaries(dict.fromkeys(("setpoint", "velocity", "gain", "shift"), percentages))
 finite = st.floats(allow_nan=False, allow_infinity=False)
-# Also far outside the box, and held for a while: independent actions cancel out and never reach a bound.
+# Actions far outside the box included, each repeated: independent actions average out and never reach a bound.
 plans = st.lists(
     st.tuples(arrays(np.float64, 3, elements=st.floats(-1.5, 1.5) | finite), st.integers(1, 40)), max_size=6
 )

@@ -1,4 +1,4 @@
-"""The adapter to the Siemens package keeps the package's flaws to itself."""
+"""The adapter to the Siemens package changes neither NumPy's global state nor the package."""
 
 import subprocess
 import sys
@@ -17,8 +17,8 @@ def trajectory(env, seed, steps=50):
     return np.array(observations + [env.step(rng.uniform(-1.0, 1.0, 3))[0] for _ in range(steps)])
 
 
-def test_siemens_leaves_numpy_global_generator_alone():
-    np.random.seed(123)  # noqa: NPY002 (the state to be left alone)
+def test_siemens_does_not_change_numpy_global_generator():
+    np.random.seed(123)  # noqa: NPY002 (the state that must not change)
     before = np.random.get_state()  # noqa: NPY002
     trajectory(IndustrialBenchmarkEnv(backend="siemens", wandering=True), seed=0)
     after = np.random.get_state()  # noqa: NPY002
@@ -28,7 +28,7 @@ def test_siemens_leaves_numpy_global_generator_alone():
     assert not hasattr(np, "float")
 
 
-def test_siemens_instances_interleave_undisturbed():
+def test_siemens_instances_interleave_independently():
     seeds = [1, 2, 3]
     alone = [trajectory(IndustrialBenchmarkEnv(backend="siemens"), seed) for seed in seeds]
     env = [IndustrialBenchmarkEnv(backend="siemens") for _ in seeds]
@@ -40,7 +40,7 @@ def test_siemens_instances_interleave_undisturbed():
     np.testing.assert_array_equal(together, alone)
 
 
-def test_siemens_instances_run_in_threads_undisturbed():
+def test_siemens_instances_run_in_threads_independently():
     alone = [trajectory(IndustrialBenchmarkEnv(backend="siemens"), seed, 200) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
         threaded = list(pool.map(lambda s: trajectory(IndustrialBenchmarkEnv(backend="siemens"), s, 200), range(4)))

@@ -1,4 +1,4 @@
-"""Rollouts on the true simulator against stepping the environment."""
+"""Losses of `simulate` against stepping the environment."""
 
 import gymnasium as gym
 import numpy as np
@@ -12,7 +12,7 @@ HORIZON = 40
 
 @pytest.fixture
 def situation():
-    """Return an environment some way into an episode, its info, and the noise it will draw next."""
+    """Return an environment after 20 steps, its info, and the noise of its next steps."""
     env = gym.make("IndustrialBenchmark-v0", setpoint=85.0)
     env.reset(seed=8)
     for _ in range(20):
@@ -33,7 +33,7 @@ def test_simulate_vs_stepping_the_env(situation):
         np.testing.assert_array_equal(losses[candidate], expected)
 
 
-def test_simulate_accepts_an_array_and_noise_for_each_sequence(situation):
+def test_simulate_accepts_an_array_and_noise_per_sequence(situation):
     _, info, _ = situation
     state = np.array(list(info["markov_state"].values()))
     actions = np.zeros((5, HORIZON, 3))

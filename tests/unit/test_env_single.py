@@ -40,7 +40,7 @@ def test_make_truncates_after_1000_steps_by_default():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_reset_without_seed_goes_on_with_the_stream(backend):
+def test_reset_without_seed_continues_the_random_stream(backend):
     env = IndustrialBenchmarkEnv(setpoint=80.0, backend=backend)
     first, _ = env.reset(seed=4)
     second, _ = env.reset()
@@ -49,7 +49,7 @@ def test_reset_without_seed_goes_on_with_the_stream(backend):
     np.testing.assert_array_equal(env.reset()[0], second)
 
 
-def test_env_uses_a_generator_put_into_np_random():
+def test_env_uses_a_generator_assigned_to_np_random():
     env, other = IndustrialBenchmarkEnv(), IndustrialBenchmarkEnv()
     env.reset(seed=1)
     env.np_random = gym.utils.seeding.np_random(9)[0]
@@ -146,7 +146,7 @@ def test_set_state_continues_exactly(backend, wandering, warm_up):
     rng = np.random.default_rng(0)
     env.reset(seed=3)
     run(env, rng.uniform(-1.0, 1.0, (warm_up, 3)))
-    saved = json.loads(frozen(env.get_state()))  # it survives a JSON file
+    saved = json.loads(frozen(env.get_state()))  # through JSON and back
     actions = rng.uniform(-1.0, 1.0, (150, 3))
     expected = run(env, actions)
     after = env.reset()[0]
@@ -204,7 +204,7 @@ def test_set_state_raises_on_anything_but_a_dict():
 
 
 def test_observation_bounds_hold_at_the_worst_noise():
-    """The extreme operating points with the largest draws the generator can give stay inside, and use the range."""
+    """The extreme operating points with the largest possible noise stay inside the bounds, and nearly reach them."""
     largest = 1.0 - 2.0**-53
     worst_low, worst_high = np.full(6, np.inf), np.full(6, -np.inf)
     for setpoint in (0.0, 100.0):
@@ -252,7 +252,7 @@ def test_render_human_without_display_logs_and_draws_nothing(caplog, monkeypatch
 
 
 def test_render_human_keeps_its_window_up_to_date(monkeypatch):
-    """On a display: here the window of a backend that draws without showing."""
+    """With a display, simulated by a backend that draws without showing."""
     monkeypatch.setattr(rendering, "display_exists", lambda: True)
     env = gym.make("IndustrialBenchmark-v0", render_mode="human")
     env.reset(seed=0)

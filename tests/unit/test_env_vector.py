@@ -24,7 +24,7 @@ def make_both(num_envs, **arguments):
 @pytest.mark.parametrize("arguments", VARIANTS)
 @pytest.mark.parametrize("seed", [12, [5, 5, 1, 70]])
 def test_vector_equals_singles_vs_sync_vector_env(arguments, seed):
-    """Every returned number, info and mask, over truncated episodes and their automatic resets."""
+    """Compare all returned numbers, infos and masks over truncated episodes and their automatic resets."""
     vector, singles = make_both(4, max_episode_steps=30, **arguments)
     assert vector.observation_space == singles.observation_space
     assert vector.action_space == singles.action_space
@@ -43,7 +43,7 @@ def test_vector_equals_singles_vs_sync_vector_env(arguments, seed):
 
 
 def test_vector_group_size_does_not_matter():
-    """70 plants fill one group of 64 and a remainder; each is what it is alone."""
+    """70 plants need one group of 64 and a remainder; each plant equals the single environment."""
     vector = gym.make_vec(ID, num_envs=70, setpoint=100.0)
     observations = [vector.reset(seed=0)[0]]
     actions = np.random.default_rng(0).uniform(-1.0, 1.0, (130, 70, 3))
@@ -70,7 +70,7 @@ def test_vector_declares_its_autoreset_and_its_limit():
     assert vector.max_episode_steps == 1000
 
 
-def test_vector_options_for_each_plant():
+def test_vector_options_per_plant():
     vector = gym.make_vec(ID, num_envs=3)
     observations, _ = vector.reset(seed=0, options={"setpoint": np.array([10.0, 50.0, 100.0]), "shift": 20.0})
     np.testing.assert_array_equal(observations[:, 0], [10.0, 50.0, 100.0])
@@ -94,7 +94,7 @@ def test_vector_set_state_continues_exactly(backend):
         assert data_equivalence(found, expected, exact=True)
 
 
-def test_vector_info_is_the_callers_own():
+def test_vector_info_is_a_copy():
     vector, untouched = (gym.make_vec(ID, num_envs=2) for _ in range(2))
     vector.reset(seed=0)
     untouched.reset(seed=0)

@@ -29,13 +29,13 @@ CORNERS = list(product((-1.0, 1.0), repeat=3))
 
 
 class Replay:
-    """A stand-in for numpy.random that gives the Siemens code the draws of one row of our noise at a time."""
+    """A substitute for numpy.random that returns the draws of one row of our noise to the Siemens code."""
 
     def __init__(self):
         self.queues = {}
 
     def load(self, row, ramp_ends, turns_back):
-        """Queue what a step will ask for, in the order in which IDS asks; ramps only where it does ask."""
+        """Queue the draws of one step in the order in which IDS requests them."""
         radius, angle = np.sqrt(-2.0 * np.log(1.0 - row[6])), 2.0 * np.pi * row[7]
         new_ramp = [row[9], row[10]] if ramp_ends else []
         self.queues = {
@@ -72,7 +72,7 @@ class Replay:
 
 
 def siemens_trajectory(setpoint, wandering, actions, noise):
-    """Return the states (steps + 1, N_STATE) of a genuine IDS object, from its construction on."""
+    """Return the states (steps + 1, N_STATE) of an IDS object of the package, from its construction on."""
     replay = Replay()
     replay.load(noise[0], ramp_ends=True, turns_back=False)
     if wandering and not 0.0 <= setpoint + (0.0 if noise[0, 10] < 0.1 else 2.0 * noise[0, 9] - 1.0) <= 100.0:
@@ -84,7 +84,7 @@ def siemens_trajectory(setpoint, wandering, actions, noise):
         slope = ids._p_ch if not ramp_ends else (0.0 if row[10] < 0.1 else 2.0 * row[9] - 1.0)
         replay.load(row, ramp_ends, wandering and not 0.0 <= ids.state["p"] + slope <= 100.0)
         ids.step(action)
-        assert not replay.queues["rand"], "IDS asked for fewer uniforms than we gave"
+        assert not replay.queues["rand"], "IDS drew fewer uniforms than queued"
         states.append(read_ids(ids))
     return np.array(states)
 
@@ -97,7 +97,7 @@ def our_trajectory(setpoint, wandering, actions, noise):
 
 
 def assert_same(ours, siemens, wandering):
-    compared = slice(None) if wandering else slice(N_MARKOV)  # a fixed setpoint leaves its unused ramp alone
+    compared = slice(None) if wandering else slice(N_MARKOV)  # without wandering the kernel does not update the ramp
     np.testing.assert_allclose(ours[:, compared], siemens[:, compared], rtol=1e-9, atol=1e-9)
 
 
@@ -105,7 +105,7 @@ def assert_same(ours, siemens, wandering):
 @pytest.mark.parametrize("setpoint", [0.0, 1.0, 10.0, 20.0, 35.0, 50.0, 65.0, 80.0, 90.0, 99.0, 100.0])
 def test_step_full_markov_state_vs_siemens(setpoint, wandering):
     rng = np.random.default_rng([int(setpoint), wandering])
-    # Drifting actions, some beyond the bounds, reach more of the plant than independent ones.
+    # Correlated actions, some beyond the bounds, reach more states of the plant than independent ones.
     actions = np.clip(np.cumsum(rng.normal(0.0, 0.5, (1000, 3)), axis=0) % 4.0 - 2.0, -1.5, 1.5)
     noise = rng.random((1001, N_NOISE_WANDERING))
     ours = our_trajectory(setpoint, wandering, actions, noise)
@@ -116,7 +116,7 @@ def test_step_full_markov_state_vs_siemens(setpoint, wandering):
 
 @pytest.mark.parametrize("wandering", [False, True])
 def test_step_saturated_corners_vs_siemens(wandering):
-    """Long full actions into each corner and back reach the latches and the far mis-calibration states."""
+    """Long maximal actions into each corner and back reach the latches and the extreme mis-calibration states."""
     rng = np.random.default_rng(7)
     visited = []
     for corner in CORNERS:
@@ -137,8 +137,8 @@ def test_step_saturated_corners_vs_siemens(wandering):
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_step_mirrored_direction_vs_siemens(side):
-    """A leap over the safe zone at a far direction turns it past 90 degrees, where the potential is mirrored."""
-    # Half a step aside, 25 steps until the direction has gone to one end and back to the other, one full step across.
+    """A step across the safe zone at an extreme direction rotates it past 90 degrees, where it is mirrored."""
+    # Half a step to one side, 25 steps in which the direction moves from one end to the other, one full step across.
     shifts = np.concatenate([[0.5 * side], np.zeros(25), [-side], np.zeros(25), [side]])
     actions = np.stack([np.zeros_like(shifts), np.zeros_like(shifts), shifts], axis=1)
     noise = np.random.default_rng(3).random((len(actions) + 1, N_NOISE_WANDERING))
@@ -153,7 +153,7 @@ def test_step_mirrored_direction_vs_siemens(side):
 
 
 def test_penalty_vs_siemens():
-    """All 13 directions over the whole range of the effective shift."""
+    """Compare all 13 directions over the whole range of the effective shift."""
     environment = load_ids(np.random.RandomState(0))().gsEnvironment
     for direction in range(-STRONGEST, STRONGEST + 1):
         for position in np.linspace(-1.5, 1.5, 101):
@@ -162,7 +162,7 @@ def test_penalty_vs_siemens():
 
 
 class ReplayingIBGym:
-    """The package's own IBGym, with draws of ours and a stand-in for old gym."""
+    """IBGym of the package, with our noise and a substitute for old gym."""
 
     def __init__(self, monkeypatch, noise, **arguments):
         spaces = SimpleNamespace(Discrete=lambda n: n, Box=lambda low, high: (low, high))
@@ -219,11 +219,11 @@ def test_env_observation_reward_and_info_vs_siemens(monkeypatch, reward_type, ac
 
 
 def test_reset_options_vs_siemens():
-    """The steerings are set before the first step of IDS, whose buffer is then filled at that operating point."""
+    """The start positions are set before the first step of IDS, which fills its cost buffer at this operating point."""
     replay = Replay()
 
     class PlacedIDS(load_ids(replay)):
-        def defineNewSequence(self):  # the constructor calls it just before its first step
+        def defineNewSequence(self):  # called by the constructor directly before its first step
             self.state.update(v=20.0, g=80.0, h=35.0)
             super().defineNewSequence()
 
@@ -234,7 +234,7 @@ def test_reset_options_vs_siemens():
         env = gym.make("IndustrialBenchmark-v0", setpoint=10.0, backend=backend)
         _, info = env.reset(seed=5, options={"velocity": 20.0, "gain": 80.0, "shift": 35.0, "setpoint": 90.0})
         found = np.array(list(info["markov_state"].values()))
-        certain = slice(None) if backend == "numba" else [0, 1, 2, 3, *range(6, 19)]  # Siemens draws other noise
+        certain = slice(None) if backend == "numba" else [0, 1, 2, 3, *range(6, 19)]  # without the noisy entries
         np.testing.assert_allclose(found[certain], expected[certain], rtol=1e-9)
 
 

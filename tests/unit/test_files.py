@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and a bad file gives one clear error."""
+"""Atomic writing and the array format: round trips, damaged files, killed writers."""
 
 import errno
 import math
@@ -117,7 +117,7 @@ def test_atomic_write_error_in_block_leaves_old_content_and_no_litter(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_atomic_write_error_names_the_file_people_know(tmp_path):
+def test_atomic_write_error_names_the_final_file(tmp_path):
     def write(path, error) -> None:
         with atomic_write(path):
             raise error

@@ -1,3 +1,5 @@
+"""Moments through ReLU and leaky ReLU against quadrature, the paper's form, sampling and limits."""
+
 import math
 
 import numpy as np
@@ -12,7 +14,7 @@ RATIOS = [-30.0, -8.0, -2.0, -0.3, 0.0, 0.3, 2.0, 8.0, 30.0]
 
 
 def log_density(log_t, dof):
-    """Log of the standard t density at t = exp(log_t), also where t overflows."""
+    """Return the log of the standard t density at t = exp(log_t), also where t overflows."""
     if dof == math.inf:
         return -0.5 * math.exp(min(2 * log_t, 700.0)) - 0.5 * math.log(2 * math.pi)
     constant = math.log(special.poch(dof / 2, 0.5)) - 0.5 * math.log(dof * math.pi)
@@ -20,7 +22,7 @@ def log_density(log_t, dof):
 
 
 def tail(weight_power, shift, x, dof):
-    """Integrate (shift + s)^weight_power f(x + s) over s > 0 adaptively, in the variable log s."""
+    """Return the integral of (shift + s)^weight_power f(x + s) over s > 0, by adaptive quadrature in log s."""
     log_x = math.log(x) if x > 0 else -math.inf
 
     def integrand(u):
@@ -38,7 +40,10 @@ def tail(weight_power, shift, x, dof):
 
 
 def moments_by_quadrature(ratio, dof):
-    """Mean, variance, Cov(a, z) of z = max(a, 0), a standard t shifted by `ratio`, from positive integrals."""
+    """Return mean, variance and Cov(a, z) of z = max(a, 0) for a standard t shifted by `ratio`.
+
+    All integrals are of positive functions, so that no digits cancel.
+    """
     density = stats.norm.pdf if dof == math.inf else stats.t(dof).pdf
     x = abs(ratio)
     if ratio <= 0:
@@ -57,7 +62,7 @@ def moments_by_quadrature(ratio, dof):
     half, first, second = 0.5, tail(1, 0.0, 0.0, dof), tail(2, 0.0, 0.0, dof)
     mean = body(lambda s: x - s) + x * half + first
     below = tail(0, 0.0, x, dof)
-    excess = x - mean  # of order the small tail: the square below loses nothing
+    excess = x - mean  # as small as the tail, so that the square below does not cancel
     variance = body(lambda s: (excess - s) ** 2) + second + 2 * excess * first + excess**2 * half + mean**2 * below
     return mean, variance, second + x * first - body(lambda s: (x - s) * s)
 

@@ -1,4 +1,4 @@
-"""The network against independent answers: Kalman filter, TAGI and KBNN from their formulas, pytagi, limits."""
+"""The network against independent oracles: Kalman filter, TAGI and KBNN from their equations, pytagi, limits."""
 
 import math
 
@@ -25,7 +25,7 @@ def rectified_gaussian(mu, var):
 
 
 class GaussianNetwork:
-    """TAGI (vectors of variances) and KBNN (a covariance matrix a neuron), written from their published updates.
+    """TAGI (one variance per weight) and KBNN (one covariance matrix per neuron), from their published equations.
 
     Forward: moments of sums of products of independent Gaussians. Backward: the Rauch-Tung-Striebel step
     mu + J (mu_post - mu_prior), C + J (C_post - C_prior) J', layer by layer.
@@ -107,7 +107,7 @@ def test_linear_layer_vs_bayesian_linear_regression():
     network = HABNN(4, 1, (), dof=math.inf, scale=0.7, covariance="full", noise_variance=0.3, seed=2)
     prior = network.weight_loc[0][0].copy()
     network.fit(x, y)
-    design = np.column_stack([x, np.ones(50)]) / math.sqrt(5)  # the fan rule is part of the model
+    design = np.column_stack([x, np.ones(50)]) / math.sqrt(5)  # the gain 1 / sqrt(fan) is part of the model
     precision = np.eye(5) / 0.7 + design.T @ design / 0.3
     mean = np.linalg.solve(precision, prior / 0.7 + design.T @ y[:, 0] / 0.3)
     np.testing.assert_allclose(network.weight_loc[0][0], mean, rtol=1e-10)
@@ -115,7 +115,7 @@ def test_linear_layer_vs_bayesian_linear_regression():
 
 
 def test_random_walk_vs_kalman_filter():
-    """The one-dimensional random-walk Kalman filter, written with its own predict and correct steps."""
+    """A Kalman filter with random-walk states, written with separate prediction and correction steps."""
     drift, scale, noise = 0.2, 0.5, 0.3
     network = HABNN(1, 1, (), dof=math.inf, scale=scale, covariance="full", noise_variance=noise, drift=drift)
     mean, cov = network.weight_loc[0][0].copy(), scale * np.eye(2)
@@ -129,7 +129,7 @@ def test_random_walk_vs_kalman_filter():
 
 
 def test_student_t_linear_layer_vs_conditional_t():
-    """One certain input and full scale: weights given y are the textbook conditional of a joint t, dof + 1."""
+    """With a certain input and full covariance, the posterior of the weights is the conditional of a joint t."""
     nu, noise = 6.0, 0.4
     network = HABNN(2, 1, (), dof=nu, scale=0.5, covariance="full", noise_variance=noise, seed=1)
     mu, sigma = network.weight_loc[0][0].copy(), 0.5 * np.eye(3)
@@ -149,8 +149,8 @@ def test_student_t_linear_layer_vs_conditional_t():
     assert network.dof == nu + 1
 
 
-def test_wide_network_equals_itself_in_blocks_of_any_size():
-    """A neuron's moments do not depend on how many stand beside it: 130 neurons fill two blocks and start a third."""
+def test_wide_network_does_not_depend_on_the_block_size():
+    """The moments of a neuron do not depend on the width of its layer; 130 neurons need three blocks."""
     small = HABNN(3, 1, (10,), covariance="diagonal", fan="in")
     wide = HABNN(3, 1, (130,), covariance="diagonal", fan="in")
     for layer, axis in ((0, 0), (1, 1)):
@@ -197,8 +197,8 @@ def test_gaussian_diagonal_vs_pytagi():
         ours.update(row, target)
 
 
-def test_observation_far_off_counts_as_one_at_the_limit():
-    """Beyond D = 100 dof an outlier neither moves nor widens the weights any further; below, every bit counts."""
+def test_outlier_is_clipped_to_the_limit():
+    """Beyond D = 100 dof an outlier has the effect of one at the limit; below, the scales grow with the distance."""
 
     def after(y):
         return HABNN(2, 1, (), dof=6.0, scale=0.5, covariance="full", noise_variance=0.4).update([0.3, -1.2], y)

@@ -1,3 +1,5 @@
+"""HABNNRegressor: scikit-learn's estimator checks, pipelines and incremental learning."""
+
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor

@@ -1,3 +1,5 @@
+"""StudentT against scipy.stats, and bad input."""
+
 import math
 
 import numpy as np

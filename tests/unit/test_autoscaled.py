@@ -1,4 +1,4 @@
-"""AutoscaledHABNN: units, warm-up, streaming, and what it says outside the data."""
+"""AutoscaledHABNN: scaling, warm-up, online learning, and extrapolation."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def data(n=150, seed=0):
     return x, np.sin(x[:, 0]) + 0.3 * x[:, 1] + 0.1 * rng.standard_normal(n)
 
 
-def test_autoscaled_prediction_does_not_depend_on_units():
+def test_autoscaled_prediction_does_not_depend_on_the_scaling_of_the_data():
     x, y = data()
     plain = AutoscaledHABNN(3).fit(x, y).predict(x)
     odd = AutoscaledHABNN(3).fit(x * [1e3, 1e-4, 7] + [5e4, 1, -3], 250 * y - 4e3)
@@ -25,11 +25,11 @@ def test_autoscaled_prediction_does_not_depend_on_units():
 def test_autoscaled_equals_a_network_on_standardised_data_vs_habnn():
     x, y = data()
     model = AutoscaledHABNN(3, warmup=40, seed=2).fit(x, y)
-    loc, scale, target_loc, unit = x[:40].mean(axis=0), x[:40].std(axis=0), y[:40].mean(), y[:40].std()
-    network = HABNN(3, 1, **RECOMMENDED, seed=2).fit((x - loc) / scale, (y - target_loc) / unit)
+    loc, scale, target_loc, target_scale = x[:40].mean(axis=0), x[:40].std(axis=0), y[:40].mean(), y[:40].std()
+    network = HABNN(3, 1, **RECOMMENDED, seed=2).fit((x - loc) / scale, (y - target_loc) / target_scale)
     wanted, got = network.predict((x - loc) / scale), model.predict(x)
-    np.testing.assert_allclose(got.loc, target_loc + unit * wanted.loc, rtol=1e-12)
-    np.testing.assert_allclose(got.variance, unit**2 * wanted.variance, rtol=1e-12)
+    np.testing.assert_allclose(got.loc, target_loc + target_scale * wanted.loc, rtol=1e-12)
+    np.testing.assert_allclose(got.variance, target_scale**2 * wanted.variance, rtol=1e-12)
 
 
 def test_autoscaled_returns_to_the_targets_distribution_far_outside():
@@ -39,7 +39,7 @@ def test_autoscaled_returns_to_the_targets_distribution_far_outside():
     np.testing.assert_allclose(far.variance, y.var(), rtol=1e-12)
 
 
-def test_autoscaled_trust_falls_as_a_gaussian_of_the_distance():
+def test_autoscaled_network_weight_is_a_gaussian_of_the_distance():
     x, y = data()
     model = AutoscaledHABNN(3, warmup=len(x)).fit(x, y)
     outside = np.array([[x[:, 0].max() + 1.5 * x[:, 0].std(), 0.0, 0.0]])
@@ -74,7 +74,7 @@ def test_autoscaled_predicts_during_the_warm_up_and_goes_on_learning():
     assert np.isfinite(AutoscaledHABNN(3).update(x[0], y[0]).predict(x).scale_sq).all()
 
 
-def test_autoscaled_finds_the_unit_of_an_input_that_was_constant():
+def test_autoscaled_finds_the_scale_of_an_input_that_was_constant():
     rng = np.random.default_rng(1)
     x = rng.standard_normal((600, 2))
     x[:100, 1] = 288.0
@@ -84,7 +84,7 @@ def test_autoscaled_finds_the_unit_of_an_input_that_was_constant():
     assert np.mean((model.predict(x[500:]).mean[:, 0] - y[500:]) ** 2) < 0.05 * y[500:].var()
 
 
-def test_autoscaled_distrusts_a_change_of_what_never_changed():
+def test_autoscaled_extrapolates_where_a_constant_input_changes():
     x, y = data()
     x[:, 2] = 288.0
     model = AutoscaledHABNN(3).fit(x, y)

@@ -1,0 +1,33 @@
+"""Checks of the arrays that a network is called with."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def check_matrix(name: str, values: ArrayLike, columns: int) -> Array:
+    """Return values as a contiguous float array of shape (n, columns), or raise."""
+    matrix = np.ascontiguousarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[1] != columns:
+        raise ValueError(f"HABNN: {name} must have shape (n, {columns}), got {matrix.shape}; reshape the array.")
+    return matrix
+
+
+def check_input_variance(values: ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return input variances as a float array of the given shape, or raise."""
+    variances = np.asarray(values, dtype=np.float64)
+    if variances.shape != shape or not ((variances >= 0) & (variances < np.inf)).all():
+        raise ValueError(
+            f"HABNN: input_variance must have the shape {shape} of the inputs and be finite and not negative, got "
+            f"shape {variances.shape}; pass one variance per input."
+        )
+    return variances
+
+
+def check_finite_inputs(inputs: Array) -> Array:
+    """Return the inputs (n, n_inputs), or raise if one of them is NaN or infinite."""
+    if not np.isfinite(inputs).all():
+        row = int(np.flatnonzero(~np.isfinite(inputs).all(axis=1))[0])
+        raise ValueError(f"HABNN: inputs must be finite, got {inputs[row]} in row {row}; remove NaN and infinity.")
+    return inputs
