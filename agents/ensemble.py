@@ -94,13 +94,19 @@ class ProbabilisticNetworks:
         """Go back to a state of `get_state`."""
         self._generator.set_state(torch.from_numpy(np.array(state["generator"])))
         for k, parameter in enumerate(self.parameters()):
-            parameter.data = torch.from_numpy(np.array(state[f"parameter_{k}"]))
+            parameter.data.copy_(torch.from_numpy(np.array(state[f"parameter_{k}"])))
             prefix = f"adam_{k}_"
             moments = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
             if moments:
-                self._optimiser.state[parameter] = {n: torch.from_numpy(np.array(v)) for n, v in moments.items()}
+                self._optimiser.state[parameter] = {n: _laid_out(v, parameter) for n, v in moments.items()}
             else:
                 self._optimiser.state.pop(parameter, None)
+
+
+def _laid_out(values: NDArray[Any], parameter: torch.Tensor) -> torch.Tensor:
+    """Return values as a tensor in the memory layout of their parameter: another layout would round differently."""
+    tensor = torch.from_numpy(np.array(values))
+    return torch.empty_like(parameter).copy_(tensor) if tensor.shape == parameter.shape else tensor
 
 
 class EnsembleModel:
