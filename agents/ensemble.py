@@ -8,16 +8,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch.nn.functional import silu, softplus
 
+from habnn_control.control.encoded_model import EncodedModel
 from habnn_control.control.encoder import Encoder
-from habnn_control.control.model import (
-    DenseCovariance,
-    Forecast,
-    Memory,
-    Snapshot,
-    StepPrediction,
-    Transitions,
-    check_transitions,
-)
+from habnn_control.control.model import DenseCovariance, Forecast, Memory, Snapshot, StepPrediction
 from habnn_control.control.plant import Bounds, Plant
 from habnn_control.control.rollout import roll_out
 from habnn_control.support.names import check_choice
@@ -26,6 +19,7 @@ Array = NDArray[np.float64]
 
 _LOG_VARIANCES = (-10.0, 0.5)  # soft bounds, where PETS starts them
 _TRAINING = {"every": 5, "gradient_steps": 20, "learning_rate": 1e-3, "weight_decay": 1e-4}
+_NETWORKS = "networks_"  # prefix of the networks' arrays in a snapshot
 _BATCH = 64  # samples per gradient step
 _QUANTILE = 1.6448536269514722  # of the normal distribution: ends of the central 90 %
 
@@ -109,7 +103,7 @@ def _laid_out(values: NDArray[Any], parameter: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(parameter).copy_(tensor) if tensor.shape == parameter.shape else tensor
 
 
-class EnsembleModel:
+class EnsembleModel(EncodedModel):
     """A `DynamicsModel` with an ensemble of probabilistic networks behind an `Encoder`.
 
     Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members
@@ -144,7 +138,7 @@ class EnsembleModel:
         training: dict[str, Any] | None = None,
         seed: int = 0,
     ) -> None:
-        self.encoder = Encoder(plant, bounds, history, past_outputs, target)
+        super().__init__(Encoder(plant, bounds, history, past_outputs, target))
         if not (isinstance(n_members, int) and n_members >= 2):
             raise ValueError(f"ensemble: n_members must be a whole number of at least 2, got {n_members!r}; raise it.")
         torch.set_num_threads(1)  # the same sums in the same order in any number of processes
@@ -155,56 +149,13 @@ class EnsembleModel:
         widths = (self.encoder.n_inputs, *hidden, self.encoder.n_outputs)
         self.networks = ProbabilisticNetworks(n_members, widths, seed=seed, **settings)
         self._inputs, self._targets = np.empty((0, widths[0])), np.empty((0, widths[-1]))
-        self._memory = self.encoder.empty_memory()
 
-    # ------------------------------------------------------------------ memory
-
-    @property
-    def memory(self) -> Memory:
-        """Memory of the running episode."""
-        return self._memory
-
-    def first_memory(self, observation: ArrayLike) -> Memory:
-        """Return the memory of an episode that starts with `observation`; the model stays as it is."""
-        return self.encoder.first_memory(observation, self._memory)
-
-    def next_memory(self, memory: Memory, action: ArrayLike, observation: ArrayLike) -> Memory:
-        """Return the memory after one more step; the model stays as it is."""
-        return self.encoder.next_memory(memory, action, observation)
-
-    def begin(self, observation: ArrayLike) -> None:
-        """Start an episode with its first observation."""
-        self._memory = self.first_memory(observation)
-
-    def skip(self, action: ArrayLike) -> None:
-        """Remember a step whose observation is missing as if the last observation had come again."""
-        self._memory = self.next_memory(self._memory, action, self._memory.observation)
-
-    # ------------------------------------------------------------------ learning
-
-    def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
+    def _learn(self, action: ArrayLike, target: Array) -> None:
         """Keep the sample, and train every few samples."""
-        self._keep(action, observation)
+        self._inputs = np.concatenate([self._inputs, self.encoder.next_inputs(self._memory, action)])
+        self._targets = np.concatenate([self._targets, target[None]])
         if len(self._targets) % self._every == 0:
             self.networks.train(self._inputs, self._targets, self._gradient_steps)
-
-    def _keep(self, action: ArrayLike, observation: ArrayLike) -> None:
-        after = np.asarray(observation, dtype=np.float64)
-        if not np.isfinite(after).all():
-            raise ValueError(f"model: observation must be finite, got {after}; skip the step.")
-        self._inputs = np.concatenate([self._inputs, self.encoder.next_inputs(self._memory, action)])
-        self._targets = np.concatenate([self._targets, self.encoder.target(self._memory, after)[None]])
-        self._memory = self.next_memory(self._memory, action, after)
-
-    def pretrain(self, transitions: Transitions) -> None:
-        """Keep all logged steps, then train as often as online."""
-        bounds = self.encoder.bounds
-        parts = check_transitions("model", transitions, bounds.n_observed, bounds.n_actions)
-        for k, (observation, action, after, start) in enumerate(zip(*parts, strict=True)):
-            if start or k == 0:
-                self.begin(observation)
-            self._keep(action, after)
-        self.networks.train(self._inputs, self._targets, len(parts[0]) // self._every * self._gradient_steps)
 
     # ------------------------------------------------------------------ prediction
 
@@ -255,19 +206,13 @@ class EnsembleModel:
         """Tell whether all weights are finite."""
         return all(bool(torch.isfinite(parameter).all()) for parameter in self.networks.parameters())
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return copies of everything learned and remembered, as arrays."""
-        networks = {f"networks_{name}": value for name, value in self.networks.get_state().items()}
-        memory = {f"memory_{name}": np.array(value) for name, value in self._memory._asdict().items()}
-        return {**networks, **memory, "inputs": self._inputs.copy(), "targets": self._targets.copy()}
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        networks = {f"{_NETWORKS}{name}": value for name, value in self.networks.get_state().items()}
+        return {**networks, "inputs": self._inputs.copy(), "targets": self._targets.copy()}
 
-    def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
-        """Go back to a snapshot of a model with the same settings; keep the memory of the running episode if asked."""
-        prefix = "networks_"
-        self.networks.set_state({k.removeprefix(prefix): v for k, v in snapshot.items() if k.startswith(prefix)})
+    def _set_learned(self, snapshot: Snapshot) -> None:
+        self.networks.set_state({k.removeprefix(_NETWORKS): v for k, v in snapshot.items() if k.startswith(_NETWORKS)})
         self._inputs, self._targets = np.array(snapshot["inputs"]), np.array(snapshot["targets"])
-        if not keep_memory:
-            self._memory = Memory(**{name: np.array(snapshot[f"memory_{name}"]) for name in Memory._fields})
 
 
 class MemberForecaster:

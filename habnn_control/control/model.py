@@ -200,17 +200,3 @@ class DynamicsModel(Forecaster, Protocol):
 
     def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
         """Go back to a snapshot of a model with the same settings; keep the memory of the running episode if asked."""
-
-
-def check_transitions(owner: str, transitions: Transitions, n_observed: int, n_actions: int) -> list[Array]:
-    """Return the parts of a log as float arrays; raise unless they are finite and of the right shapes."""
-    parts = [np.asarray(part, dtype=np.float64) for part in transitions]
-    n = len(parts[0])
-    shapes = [(n, n_observed), (n, n_actions), (n, n_observed), (n,)]
-    for name, part, shape in zip(Transitions._fields, parts, shapes, strict=True):
-        if part.shape != shape or not np.isfinite(part).all():
-            raise ValueError(
-                f"{owner}: transitions.{name} must be finite and of shape {shape}, got {part.shape}; give one row per "
-                "step, and leave out steps that were not measured."
-            )
-    return parts

@@ -6,16 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._network.prior import focus
+from habnn_control.control.encoded_model import EncodedModel
 from habnn_control.control.encoder import Encoder
-from habnn_control.control.model import (
-    DenseCovariance,
-    Forecast,
-    Memory,
-    Snapshot,
-    StepPrediction,
-    Transitions,
-    check_transitions,
-)
+from habnn_control.control.model import DenseCovariance, Forecast, Memory, Snapshot, StepPrediction, Transitions
 from habnn_control.control.plant import Bounds, Plant
 from habnn_control.control.rollout import MeanFunction, roll_out
 from habnn_control.network import HABNN, FunctionSample
@@ -24,18 +17,20 @@ from habnn_control.support.names import check_choice
 Array = NDArray[np.float64]
 
 PRIORS = ("focused", "dense")
+_NETWORK = "network_"  # prefix of the network's arrays in a snapshot
 _LARGEST_WEIGHT = 1e30  # inputs and targets are of order one, and so are weights
 _COVERAGE, _WIDTH_RATE = 0.9, 0.05  # nominal coverage of intervals, and how fast their widths follow misses
 _LARGEST_WIDTH = 100.0  # of the interval widths' correction, and the inverse of the smallest
 _LOG_WORTH = 333  # steps that a log counts for at most: its steps are not independent, its hidden states not today's
 _EPISODE_NOISE = 25.0  # variance that a new episode adds to each output bias, in parts of the noise variance
 # Hidden weights change slowly, as a plant is learned in hundreds of samples, not thousands; units are partly linear.
-_NETWORK: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
+_SETTINGS: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
 
 
 class _OneStep(NamedTuple):
-    """What the network says about one action: its inputs, and the predictive distribution of the targets."""
+    """One step from a memory: the network's inputs, and the predictive distribution of its targets."""
 
+    memory: Memory
     action: Array
     inputs: Array
     mean: Array
@@ -43,7 +38,7 @@ class _OneStep(NamedTuple):
     high: Array
 
 
-class TransitionModel:
+class TransitionModel(EncodedModel):
     """A `DynamicsModel` with a HABNN behind an `Encoder`.
 
     Parameters
@@ -82,41 +77,21 @@ class TransitionModel:
         check_choice("model", "prior", prior, PRIORS)
         if not offset_time >= 1:
             raise ValueError(f"model: offset_time must be at least 1, got {offset_time}; inf switches it off.")
-        self.encoder = Encoder(plant, bounds, history, past_outputs, target)
+        super().__init__(Encoder(plant, bounds, history, past_outputs, target))
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
-        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **_NETWORK, **(network or {})})
+        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **_SETTINGS, **(network or {})})
         if prior == "focused" and history > 1 and self.network.settings.hidden:
             focus(self.network, *self.encoder.signals(), seed)
         # A random walk with this part of the noise variance per step is followed with a gain of 1 / offset_time.
         self._bias_noise = offset_time**-2.0
         self._widths = np.ones(n_outputs)  # factors on the intervals' widths that hold their coverage
-        self._memory = self.encoder.empty_memory()
-        self._ahead: _OneStep | None = None  # the last prediction, until the model changes
-
-    # ------------------------------------------------------------------ memory
-
-    @property
-    def memory(self) -> Memory:
-        """Memory of the running episode."""
-        return self._memory
-
-    def first_memory(self, observation: ArrayLike) -> Memory:
-        """Return the memory of an episode that starts with `observation`; the model stays as it is."""
-        return self.encoder.first_memory(observation, self._memory)
-
-    def next_memory(self, memory: Memory, action: ArrayLike, observation: ArrayLike) -> Memory:
-        """Return the memory after one more step; the model stays as it is."""
-        return self.encoder.next_memory(memory, action, observation)
+        self._ahead: _OneStep | None = None  # the last prediction
 
     def begin(self, observation: ArrayLike) -> None:
         """Start an episode: the output biases become uncertain, as its hidden states are not those of the last one."""
         if self._bias_noise and self.network.n_samples:
             self.network.add_bias_noise(_EPISODE_NOISE * self.network.noise_variance)
-        self._memory, self._ahead = self.first_memory(observation), None
-
-    def skip(self, action: ArrayLike) -> None:
-        """Remember a step whose observation is missing as if the last observation had come again."""
-        self._memory, self._ahead = self.next_memory(self._memory, action, self._memory.observation), None
+        super().begin(observation)
 
     # ------------------------------------------------------------------ one step
 
@@ -133,46 +108,31 @@ class TransitionModel:
 
     def _one_step(self, action: ArrayLike) -> _OneStep:
         """Return the prediction for `action`; computed once, though `predict` and `observe` both ask for it."""
-        action = np.array(action, dtype=np.float64)
-        if self._ahead is None or not np.array_equal(self._ahead.action, action):
+        action, last = np.array(action, dtype=np.float64), self._ahead
+        if last is None or last.memory is not self._memory or not np.array_equal(last.action, action):
             inputs = self.encoder.next_inputs(self._memory, action)
             distribution = self.network.predict(inputs)
             centre = distribution.loc[0]
             ends = (centre + self._widths * (end[0] - centre) for end in distribution.interval(_COVERAGE))
-            self._ahead = _OneStep(action, inputs[0], distribution.mean[0], *ends)
-        return self._ahead
+            last = self._ahead = _OneStep(self._memory, action, inputs[0], distribution.mean[0], *ends)
+        return last
 
-    def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
-        """Learn from the observation that followed `action`, and move on to it."""
-        after = np.asarray(observation, dtype=np.float64)
-        if not np.isfinite(after).all():
-            raise ValueError(f"model: observation must be finite, got {after}; skip the step.")
-        step, target = self._one_step(action), self.encoder.target(self._memory, after)
+    def _learn(self, action: ArrayLike, target: Array) -> None:
+        step = self._one_step(action)
         self.network.update(step.inputs, target)
         self.network.add_bias_noise(self._bias_noise * self.network.noise_variance)
-        self._memory, self._ahead = self.next_memory(self._memory, action, after), None
         missed = (target < step.low) | (target > step.high)
         widths = self._widths * np.exp(_WIDTH_RATE * (missed - (1 - _COVERAGE)))
         self._widths = np.clip(widths, 1 / _LARGEST_WIDTH, _LARGEST_WIDTH)
 
     def pretrain(self, transitions: Transitions) -> None:
-        """Learn from logged steps in their order, as if they were happening now.
+        """Learn from logged steps in their order, as if they were happening now; all of them or none.
 
         A long log is discounted to a few hundred steps by covariance inflation: thousands of steps that look alike
         would leave no epistemic variance beside them.
         """
-        bounds = self.encoder.bounds
-        parts = check_transitions("model", transitions, bounds.n_observed, bounds.n_actions)
-        before = self.snapshot()
-        try:
-            for k, (observation, action, after, start) in enumerate(zip(*parts, strict=True)):
-                if start or k == 0:
-                    self.begin(observation)
-                self.observe(action, after)
-            self.network.inflate_output_scale(max(len(parts[0]) / _LOG_WORTH, 1.0))
-        except ValueError:
-            self.restore(before)
-            raise
+        super().pretrain(transitions)
+        self.network.inflate_output_scale(max(len(np.asarray(transitions.actions)) / _LOG_WORTH, 1.0))
 
     # ------------------------------------------------------------------ plans
 
@@ -205,20 +165,14 @@ class TransitionModel:
         learned = (*network.weight_loc, *network.weight_scale_sq, network.noise_variance)
         return all(bool((np.abs(part) < _LARGEST_WEIGHT).all()) for part in learned)
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return copies of everything learned and remembered, as arrays."""
-        network = {f"network_{name}": np.array(value) for name, value in self.network.get_state().items()}
-        memory = {f"memory_{name}": np.array(value) for name, value in self._memory._asdict().items()}
-        return {**network, **memory, "widths": self._widths.copy()}
+    def _learned(self) -> dict[str, NDArray[Any]]:
+        network = {f"{_NETWORK}{name}": np.array(value) for name, value in self.network.get_state().items()}
+        return {**network, "widths": self._widths.copy()}
 
-    def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
-        """Go back to a snapshot of a model with the same settings; keep the memory of the running episode if asked."""
-        prefix = "network_"
-        self.network.set_state({k.removeprefix(prefix): v for k, v in snapshot.items() if k.startswith(prefix)})
+    def _set_learned(self, snapshot: Snapshot) -> None:
+        self.network.set_state({k.removeprefix(_NETWORK): v for k, v in snapshot.items() if k.startswith(_NETWORK)})
         self._widths = np.array(snapshot["widths"])
         self._ahead = None
-        if not keep_memory:
-            self._memory = Memory(**{name: np.array(snapshot[f"memory_{name}"]) for name in Memory._fields})
 
 
 class FunctionForecaster:
