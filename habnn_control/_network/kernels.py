@@ -369,16 +369,3 @@ def learn(
         dof = min(dof + 1.0, max_dof)
         _random_walk(scale, full, shapes, per_layer)
     return len(inputs), dof
-
-
-@exact_kernel
-def positions(start: Floats, moves: Floats, steps: Floats, low: Floats, high: Floats) -> Floats:
-    """Return where actuators are after each of their moves (n, horizon, n_actuators), clipped to their range."""
-    found = np.empty(moves.shape)
-    for n in range(moves.shape[0]):
-        for j in range(moves.shape[2]):
-            here = start[j]
-            for k in range(moves.shape[1]):
-                here = min(max(here + steps[j] * moves[n, k, j], low[j]), high[j])
-                found[n, k, j] = here
-    return found
