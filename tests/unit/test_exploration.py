@@ -1,16 +1,19 @@
-"""Active sampling: costs by hand, deviations against Monte Carlo."""
+"""Exploration: costs of plans by hand, deviations against Monte Carlo, the history of losses."""
 
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 import pytest
 
-from habnn_control.control.exploration import STRATEGIES, Record, Schedule, Strategy, loss_deviation, strategy
-from habnn_control.control.rollout import PathDoubt
-from habnn_control.control.transition_model import Forecast
+from agents.presets import ABLATIONS
+from habnn_control.control.exploration import Excitation, Exploration, LossHistory, Schedule, loss_deviation
+from habnn_control.control.model import DenseCovariance, Forecast
 
 N, HORIZON = 4, 3
 WEIGHTS = np.array([1.0, 1.0, 5.0])
+GREEDY = Exploration(risk=Schedule())
+NAMES = ("greedy", "optimistic", "pessimistic", "curious", "information", "thompson")
+EXPLORATIONS = {"default": Exploration()} | {n: Exploration.make(ABLATIONS[n]["exploration"]) for n in NAMES}
 
 
 def linear_loss(actions, observations):
@@ -23,7 +26,7 @@ def forecast():
     root = rng.uniform(-1.0, 1.0, (N, 2, HORIZON, HORIZON))
     covariances = root @ root.transpose(0, 1, 3, 2)
     observations, slopes = rng.normal(size=(N, HORIZON, 3)), rng.uniform(0.5, 2.0, (N, HORIZON, 2))
-    return Forecast(observations, np.array([1, 2]), slopes, np.array([0.1, 0.2]), PathDoubt(covariances))
+    return Forecast(observations, np.array([1, 2]), slopes, np.array([0.1, 0.2]), DenseCovariance(covariances))
 
 
 @pytest.fixture
@@ -56,86 +59,86 @@ def test_loss_deviation_leaves_the_forecast_alone(forecast, actions):
 
 
 def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
-    """The same doubt in every step: one error for all of them, or a new one each time."""
+    """The same epistemic variance in every step: one error for all steps, or a new one in each."""
     observations = np.zeros((N, HORIZON, 3))
     totals = []
     for covariance in (np.ones((HORIZON, HORIZON)), np.eye(HORIZON)):
-        doubt = PathDoubt(np.broadcast_to(covariance, (N, 1, 3, 3)))
-        forecast = Forecast(observations, np.array([1]), np.ones((N, HORIZON, 1)), np.ones(1), doubt)
+        epistemic = DenseCovariance(np.broadcast_to(covariance, (N, 1, 3, 3)))
+        forecast = Forecast(observations, np.array([1]), np.ones((N, HORIZON, 1)), np.ones(1), epistemic)
         totals.append(loss_deviation(forecast, actions, linear_loss, linear_loss(actions, observations), np.ones(3)))
     np.testing.assert_allclose(totals[0], 2 * 3)
     np.testing.assert_allclose(totals[1], 2 * sqrt(3))
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", EXPLORATIONS)
 @pytest.mark.parametrize("step", [0, 50, 10_000])
-def test_strategy_costs_are_loss_plus_caution_minus_curiosity(name, step, forecast, actions):
-    chosen, record = strategy(name), Record([5.0, 7.0])
+def test_exploration_costs_are_loss_plus_risk_minus_information(name, step, forecast, actions):
+    chosen, history = EXPLORATIONS[name], LossHistory([5.0, 7.0])
     values = linear_loss(actions, forecast.observations)
     expected = (values * WEIGHTS).sum(axis=1)
-    expected += chosen.caution.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
-    expected -= chosen.curiosity.value(step) * 6.0 * forecast.information  # the level of the losses is 6
-    found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, record)
+    expected += chosen.risk.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
+    expected -= chosen.information.value(step) * 6.0 * forecast.information  # the level of the losses is 6
+    found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, history)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_record_level_and_regret_by_hand():
-    record = Record()
-    assert (record.level, record.regret) == (1.0, 0.0)
+def test_loss_history_level_and_degradation_by_hand():
+    history = LossHistory()
+    assert (history.level, history.degradation) == (1.0, 0.0)
     for loss in [1.0] * 25 + [4.0] * 50 + [8.0] * 25:  # the first 25 settle
-        record.append(loss)
-    assert record.level == pytest.approx((25 * 4 + 25 * 8) / 50)
-    assert record.best == 4.0
-    assert record.regret == pytest.approx((6 - 4) / record.level)
-    record.append(float("nan"))
-    assert record.level == pytest.approx(6.0)
+        history.append(loss)
+    assert history.level == pytest.approx((25 * 4 + 25 * 8) / 50)
+    assert history.best == 4.0
+    assert history.degradation == pytest.approx((6 - 4) / history.level)
+    history.append(float("nan"))
+    assert history.level == pytest.approx(6.0)
 
 
-def test_record_knows_no_regret_before_it_has_settled():
-    record = Record(best=1.0)
+def test_loss_history_has_no_degradation_before_it_has_settled():
+    history = LossHistory(best=1.0)
     for _ in range(74):
-        record.append(2.0)
-    assert record.regret == 0.0
-    record.append(2.0)
-    assert record.regret == pytest.approx(0.5)
+        history.append(2.0)
+    assert history.degradation == 0.0
+    history.append(2.0)
+    assert history.degradation == pytest.approx(0.5)
 
 
-def test_record_concedes_half_of_its_regret_until_it_does_better():
-    record = Record(np.full(75, 8.0), best=4.0)
-    record.concede()
-    assert (record.best, record.regret) == (6.0, 0.25)
+def test_loss_history_halves_its_degradation_until_losses_are_lower():
+    history = LossHistory(np.full(75, 8.0), best=4.0)
+    history.halve_degradation()
+    assert (history.best, history.degradation) == (6.0, 0.25)
     for _ in range(50):
-        record.append(5.0)
-    assert record.best == 5.0
+        history.append(5.0)
+    assert history.best == 5.0
 
 
-def test_record_concedes_nothing_before_it_has_settled():
-    record = Record(np.full(30, 8.0))
-    record.concede()
-    assert record.best == float("inf")
+def test_loss_history_halves_nothing_before_it_has_settled():
+    history = LossHistory(np.full(30, 8.0))
+    history.halve_degradation()
+    assert history.best == float("inf")
 
 
-def test_record_goes_on_from_what_it_held():
+def test_loss_history_goes_on_from_what_it_held():
     losses = np.random.default_rng(3).uniform(1, 2, 200)
-    whole, first = Record(), Record()
+    whole, first = LossHistory(), LossHistory()
     for loss in losses:
         whole.append(loss)
     for loss in losses[:90]:
         first.append(loss)
-    second = Record(first.losses, first.best)
+    second = LossHistory(first.losses, first.best)
     for loss in losses[90:]:
         second.append(loss)
-    assert (second.level, second.regret, second.best) == (whole.level, whole.regret, whole.best)
+    assert (second.level, second.degradation, second.best) == (whole.level, whole.degradation, whole.best)
 
 
-def test_strategies_are_what_their_names_say():
-    signs = {name: (np.sign(s.caution.value(0)), np.sign(s.curiosity.value(0))) for name, s in STRATEGIES.items()}
+def test_presets_of_exploration_are_what_their_names_say():
+    signs = {n: (np.sign(e.risk.value(0)), np.sign(e.information.value(0))) for n, e in EXPLORATIONS.items()}
     assert signs["greedy"] == signs["thompson"] == (0, 0)
     assert signs["optimistic"] == (-1, 0)
     assert signs["pessimistic"] == signs["default"] == (1, 0)
     assert signs["curious"] == (1, 1)
     assert signs["information"] == (0, 1)
-    assert [name for name, s in STRATEGIES.items() if s.thompson] == ["thompson"]
+    assert [name for name, exploration in EXPLORATIONS.items() if exploration.thompson] == ["thompson"]
 
 
 def test_schedule_decays_to_its_floor():
@@ -155,12 +158,63 @@ def test_schedule_raises_on_bad_values(bad):
         Schedule(**bad)
 
 
-def test_strategy_can_be_made_by_hand(forecast, actions):
-    mixed = Strategy(caution=Schedule(1.0, 1.0), curiosity=Schedule(5.0))
-    greedy = Strategy().costs(forecast, actions, linear_loss, WEIGHTS, 0, Record())
-    assert (mixed.costs(forecast, actions, linear_loss, WEIGHTS, 0, Record()) != greedy).all()
+def test_exploration_can_be_made_by_hand(forecast, actions):
+    mixed = Exploration(risk=Schedule(1.0, 1.0), information=Schedule(5.0))
+    greedy = GREEDY.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossHistory())
+    assert (mixed.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossHistory()) != greedy).all()
 
 
-def test_strategy_raises_on_unknown_name_with_the_nearest():
-    with pytest.raises(ValueError, match=r"sampling: strategy must be one of .*, got 'tomson'; did you mean 'thompson"):
-        strategy("tomson")
+def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
+    with pytest.raises(ValueError, match=r"Plant: loss must return one value per step, shape \(4, 3\), got \(4,\)"):
+        GREEDY.costs(forecast, actions, lambda a, o: o[:, 0, 0], WEIGHTS, 0, LossHistory())
+
+
+def test_exploration_make_reads_numbers_schedules_and_mappings():
+    assert Exploration.make({}) == Exploration()
+    made = Exploration.make({"risk": 2, "information": (1.0, 0.5, 0.9), "excitation": {"length": 7, "dither": 0.0}})
+    assert made.risk == Schedule(2, 2)
+    assert made.information == Schedule(1.0, 0.5, 0.9)
+    assert made.excitation == Excitation(7, 0.0)
+    given = {"risk": Schedule(2.0, 1.0, 0.5), "excitation": Excitation(0), "thompson": True}
+    assert Exploration.make(given) == Exploration(**given)
+
+
+@pytest.mark.parametrize("name", EXPLORATIONS)
+def test_exploiting_leaves_risk_aversion_and_nothing_that_is_done_to_learn(name):
+    found, before = EXPLORATIONS[name].exploiting(), EXPLORATIONS[name]
+    assert found.risk == (Schedule() if name == "optimistic" else before.risk)
+    assert found.information == Schedule()
+    assert not found.thompson
+    assert found.excitation.length == 0
+
+
+def test_exploration_raises_on_unknown_setting_with_the_nearest():
+    with pytest.raises(ValueError, match=r"exploration: setting must be one of .*, got 'tomson'; did you mean 'thompso"):
+        Exploration.make({"tomson": True})
+    with pytest.raises(ValueError, match=r"excitation: setting must be one of .*, got 'resweeps'; did you mean 'reswee"):
+        Exploration.make({"excitation": {"resweeps": 0.1}})
+
+
+@pytest.mark.parametrize("bad", [-1, 2.5, "8", None])
+def test_excitation_raises_on_bad_length(bad):
+    with pytest.raises(ValueError, match="exploration: excitation.length must be a whole number of at least 0, got"):
+        Excitation(bad)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan")])
+def test_excitation_raises_on_a_dither_beyond_the_full_action(bad):
+    with pytest.raises(ValueError, match="exploration: excitation.dither must be between 0 and 1, got"):
+        Excitation(dither=bad)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 0.6, float("nan")])
+def test_excitation_raises_on_a_resweep_beyond_half_of_the_range(bad):
+    with pytest.raises(ValueError, match=r"exploration: excitation.resweep must be between 0 and 0\.5, got"):
+        Excitation(resweep=bad)
+
+
+@pytest.mark.parametrize("bad", [0.0, -0.1, float("nan")])
+def test_excitation_raises_on_a_degradation_that_is_not_positive(bad):
+    with pytest.raises(ValueError, match=r"exploration: excitation.degradation must be .*, got .*inf degradation"):
+        Excitation(degradation=bad)
+    assert Excitation(degradation=inf).degradation == inf

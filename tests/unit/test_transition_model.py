@@ -308,7 +308,7 @@ def test_interval_widths_have_a_way_back():
 
 
 def test_begin_makes_the_output_biases_as_uncertain_as_25_noises_if_they_have_process_noise():
-    """A new level is learned at once in a new episode: the Kalman gain of a variance of 25 noises is 25 / 26 or more."""
+    """A new level is learned at once in a new episode: a variance of 25 noises has a Kalman gain of 25 / 26."""
     network = {"hidden": (), "noise_weight": inf, "noise_variance": 0.01, "dof": inf}
     errors = {}
     for offset_time in (60.0, inf):
@@ -340,7 +340,7 @@ def test_model_raises_on_unknown_prior_with_the_nearest(prior):
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_observe_raises_on_an_observation_that_is_not_finite_before_learning(bad):
     model, untouched = trained(), trained()
-    with pytest.raises(ValueError, match="model: observation must be finite, got .*; skip the step"):
+    with pytest.raises(ValueError, match=r"model: observation must be finite, got .*; skip the step"):
         model.observe([0.5], [50.0, 6.0, bad])
     assert_same_model(model, untouched)
 
