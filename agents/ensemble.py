@@ -94,20 +94,26 @@ class ProbabilisticNetworks:
         """Go back to a state of `get_state`."""
         self._generator.set_state(torch.from_numpy(np.array(state["generator"])))
         for k, parameter in enumerate(self.parameters()):
-            parameter.data = torch.from_numpy(np.array(state[f"parameter_{k}"]))
+            parameter.data.copy_(torch.from_numpy(np.array(state[f"parameter_{k}"])))
             prefix = f"adam_{k}_"
             moments = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
             if moments:
-                self._optimiser.state[parameter] = {n: torch.from_numpy(np.array(v)) for n, v in moments.items()}
+                self._optimiser.state[parameter] = {n: _laid_out_as(parameter, v) for n, v in moments.items()}
             else:
                 self._optimiser.state.pop(parameter, None)
+
+
+def _laid_out_as(parameter: torch.Tensor, value: NDArray[Any]) -> torch.Tensor:
+    """Return a tensor, if of the shape of `parameter` then in its memory order too: rounding depends on the order."""
+    found = torch.from_numpy(np.array(value))
+    return torch.empty_like(parameter).copy_(found) if found.shape == parameter.shape else found
 
 
 class EnsembleModel:
     """A `DynamicsModel` with an ensemble of probabilistic networks behind an `Encoder`.
 
-    Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members is
-    the epistemic covariance. Differs from PETS: no noise is drawn along the path, which leaves one path per member;
+    Every member follows its own expected path over the whole plan, as in PETS's TS-infinity; the spread of the members
+    is the epistemic covariance. Differs from PETS: no noise is drawn along the path, which leaves one path per member;
     members train every few steps on all samples so far, not between episodes, because a plant has no episodes.
 
     Parameters

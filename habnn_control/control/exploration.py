@@ -166,9 +166,15 @@ class Exploration:
             if name in parts and not isinstance(parts[name], Schedule):
                 value = parts[name]
                 parts[name] = Schedule(value, value) if isinstance(value, int | float) else Schedule(*value)
-        if isinstance(parts.get("excitation"), Mapping):
-            _check_names("excitation", parts["excitation"], Excitation)
-            parts["excitation"] = Excitation(**parts["excitation"])
+        excitation = parts.get("excitation", cls.excitation)
+        if isinstance(excitation, Mapping):
+            _check_names("excitation", excitation, Excitation)
+            parts["excitation"] = Excitation(**excitation)
+        elif not isinstance(excitation, Excitation):
+            raise TypeError(
+                f"exploration: excitation must be a mapping of its parameters, got {excitation!r}; pass "
+                "{'length': ...}, 0 for none."
+            )
         return cls(**parts)
 
     def exploiting(self) -> "Exploration":

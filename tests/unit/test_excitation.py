@@ -34,8 +34,12 @@ def first_steps(n, sweep):
     return np.array([step.action for step in seen]), seen[-1].next_observation
 
 
+def last_entry(actions, observations):
+    return observations[..., 3]
+
+
 def sweeps_of(length=8, dither=0.0, resweep=0.3, degradation=0.2, actuators=ACTUATORS):
-    plant = Plant(lambda actions, observations: observations[..., 3], actuators=actuators)
+    plant = Plant(last_entry, actuators=actuators)
     return Sweeps(Excitation(length, dither, resweep, degradation), plant, BOUNDS)
 
 
@@ -136,7 +140,7 @@ def velocities(wandering, dither):
 
 
 def test_habnn_dithers_the_velocity_while_the_setpoint_moves():
-    """Dither of the full action: whatever is planned, velocity never falls in eight steps and never rises in the next."""
+    """Dither of the full action: whatever is planned, velocity does not fall for eight steps, nor rise for the next."""
     moves = np.diff(velocities(True, 1.0))
     assert (moves[3:11] >= 0).all()
     assert (moves[11:19] <= 0).all()

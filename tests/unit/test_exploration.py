@@ -165,8 +165,11 @@ def test_exploration_can_be_made_by_hand(forecast, actions):
 
 
 def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
+    def first_step_only(actions, observations):
+        return observations[:, 0, 0]
+
     with pytest.raises(ValueError, match=r"Plant: loss must return one value per step, shape \(4, 3\), got \(4,\)"):
-        GREEDY.costs(forecast, actions, lambda a, o: o[:, 0, 0], WEIGHTS, 0, LossHistory())
+        GREEDY.costs(forecast, actions, first_step_only, WEIGHTS, 0, LossHistory())
 
 
 def test_exploration_make_reads_numbers_schedules_and_mappings():
@@ -189,21 +192,31 @@ def test_exploiting_leaves_risk_aversion_and_nothing_that_is_done_to_learn(name)
 
 
 def test_exploration_raises_on_unknown_setting_with_the_nearest():
-    with pytest.raises(ValueError, match=r"exploration: setting must be one of .*, got 'tomson'; did you mean 'thompso"):
+    with pytest.raises(
+        ValueError, match=r"exploration: setting must be one of .*, got 'tomson'; did you mean 'thompso"
+    ):
         Exploration.make({"tomson": True})
-    with pytest.raises(ValueError, match=r"excitation: setting must be one of .*, got 'resweeps'; did you mean 'reswee"):
+    with pytest.raises(
+        ValueError, match=r"excitation: setting must be one of .*, got 'resweeps'; did you mean 'reswee"
+    ):
         Exploration.make({"excitation": {"resweeps": 0.1}})
+
+
+@pytest.mark.parametrize("bad", [0, 32, None, False])
+def test_exploration_raises_on_an_excitation_that_is_no_mapping(bad):
+    with pytest.raises(TypeError, match="exploration: excitation must be a mapping of its parameters, got"):
+        Exploration.make({"excitation": bad})
 
 
 @pytest.mark.parametrize("bad", [-1, 2.5, "8", None])
 def test_excitation_raises_on_bad_length(bad):
-    with pytest.raises(ValueError, match="exploration: excitation.length must be a whole number of at least 0, got"):
+    with pytest.raises(ValueError, match=r"exploration: excitation\.length must be a whole number of at least 0, got"):
         Excitation(bad)
 
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan")])
 def test_excitation_raises_on_a_dither_beyond_the_full_action(bad):
-    with pytest.raises(ValueError, match="exploration: excitation.dither must be between 0 and 1, got"):
+    with pytest.raises(ValueError, match=r"exploration: excitation\.dither must be between 0 and 1, got"):
         Excitation(dither=bad)
 
 
