@@ -1,6 +1,7 @@
 """An ensemble of probabilistic networks as a dynamics model, in the style of PETS (Chua et al., 2018); needs torch."""
 
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,10 @@ class EnsembleModel(EncodedModel):
         settings = _TRAINING | (training or {})
         for name in settings:
             check_choice("ensemble", "training", name, _TRAINING)
+        if not all(0 < value < inf for value in settings.values()):
+            raise ValueError(
+                f"ensemble: training must have positive, finite numbers, got {settings}; see the defaults."
+            )
         self._every, self._gradient_steps = int(settings.pop("every")), int(settings.pop("gradient_steps"))
         widths = (self.encoder.n_inputs, *hidden, self.encoder.n_outputs)
         self.networks = ProbabilisticNetworks(n_members, widths, seed=seed, **settings)

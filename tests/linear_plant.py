@@ -1,29 +1,46 @@
 """A linear plant with a delay whose answers are known, and models that learn it."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 
-from habnn_control.control.transition_model import Kinematics, TransitionModel
+from habnn_control.control.plant import Actuators, Bounds, Plant
+from habnn_control.control.transition_model import TransitionModel
 
 PLANT_LOW, PLANT_HIGH = np.array([0.0, 0.0, -20.0]), np.array([100.0, 10.0, 20.0])  # load, actuator, output
+BOUNDS = Bounds.of(PLANT_LOW, PLANT_HIGH, [-1.0], [1.0])
 STEP = 2.0
 NOISE = 0.3
 # The weights are known, whatever they are: what the network computes is the function of the locations.
 CERTAIN = {"scale": 1e-14, "output_scale": 1e-14, "output_prior_std": 1.0, "noise_variance": 1e-14, "noise_weight": inf}
 
 
-def make_model(**changes):
-    settings = {
-        "kinematics": Kinematics((1,), (STEP,)),
-        "exogenous": (0,),
-        "history": 3,
-        "memory": 1,
-        "averages": (),
-        "target": "absolute",
-        "network": {"hidden": (10,)},
-    }
-    return TransitionModel(PLANT_LOW, PLANT_HIGH, [-1.0], [1.0], **settings | changes)
+def output_loss(actions, observations):
+    return observations[..., -1]
+
+
+PLANT = Plant(output_loss, actuators=Actuators((1,), (STEP,)), exogenous=(0,))
+UNKNOWN = replace(PLANT, actuators=None)  # the same plant to a model that has to learn all motion
+SETTINGS = {"history": 3, "past_outputs": 1, "target": "absolute"}
+
+
+def make_model(plant=PLANT, **changes):
+    return TransitionModel(plant, BOUNDS, **SETTINGS | {"network": {"hidden": (10,)}} | changes)
+
+
+def black_box(low=-1.0, high=1.0, *, n_observed=1, n_actions=1, **settings):
+    """Return a model that is told nothing but the bounds of observations; actions lie in [-1, 1]."""
+    actions = np.ones(n_actions)
+    bounds = Bounds.of(np.full(n_observed, low), np.full(n_observed, high), -actions, actions)
+    return TransitionModel(Plant(output_loss), bounds, **{"target": "absolute"} | settings)
+
+
+def follow(model, action, observation):
+    """Let the model remember a step without learning from it."""
+    learned = model.snapshot()
+    model.observe(action, observation)
+    model.restore(learned, keep_memory=True)
 
 
 class LinearPlant:

@@ -273,24 +273,3 @@ def learn(
         dof = min(dof + 1.0, max_dof)
         _random_walk(scale, full, shapes, per_layer)
     return len(inputs), dof
-
-
-@exact_kernel
-def positions(start: Floats, moves: Floats, steps: Floats, low: Floats, high: Floats) -> Floats:
-    """Return the actuator positions after each action, shape (n, horizon, n_actuators).
-
-    Parameters
-    ----------
-    start, steps, low, high : array, shape (n_actuators,)
-        Present positions, change of position per unit of action, and range of the positions.
-    moves : array, shape (n, horizon, n_actuators)
-        Actions.
-    """
-    found = np.empty(moves.shape)
-    for n in range(moves.shape[0]):
-        for j in range(moves.shape[2]):
-            here = start[j]
-            for k in range(moves.shape[1]):
-                here = min(max(here + steps[j] * moves[n, k, j], low[j]), high[j])
-                found[n, k, j] = here
-    return found

@@ -118,13 +118,15 @@ class Excitation:
                 f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
                 "it off."
             )
-        for name, low, high in (("dither", 0, 1), ("resweep", 0, 0.5), ("degradation", 0, inf)):
-            value = getattr(self, name)
-            if not low <= value <= high or (name == "degradation" and value == 0):
-                raise ValueError(
-                    f"exploration: excitation.{name} must be between {low} and {high}, got {value}; 0 switches dither "
-                    "and resweep off, inf degradation."
-                )
+        if not (0 <= self.dither <= 1 and 0 <= self.resweep <= 0.5):
+            raise ValueError(
+                f"exploration: excitation.dither must be in [0, 1] and resweep in [0, 0.5], got {self.dither} and "
+                f"{self.resweep}; 0 switches them off."
+            )
+        if not self.degradation > 0:
+            raise ValueError(
+                f"exploration: excitation.degradation must be positive, got {self.degradation}; inf switches it off."
+            )
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,15 @@ class Exploration:
             if name in parts and not isinstance(parts[name], Schedule):
                 value = parts[name]
                 parts[name] = Schedule(value, value) if isinstance(value, int | float) else Schedule(*value)
-        if isinstance(parts.get("excitation"), Mapping):
-            _check_names("excitation", parts["excitation"], Excitation)
-            parts["excitation"] = Excitation(**parts["excitation"])
+        excitation = parts.get("excitation", cls.excitation)
+        if isinstance(excitation, Mapping):
+            _check_names("excitation", excitation, Excitation)
+            parts["excitation"] = Excitation(**excitation)
+        elif not isinstance(excitation, Excitation):
+            raise TypeError(
+                f"exploration: excitation must be a mapping of its parameters, got {excitation!r}; pass "
+                "{'length': ...}, 0 for none."
+            )
         return cls(**parts)
 
     def exploiting(self) -> "Exploration":

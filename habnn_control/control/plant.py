@@ -166,6 +166,15 @@ class Plant:
     def __post_init__(self) -> None:
         if not callable(self.loss):
             raise TypeError(f"Plant: loss must be a function, got {self.loss!r}; pass loss(actions, observations).")
+        if not isinstance(self.actuators, Actuators | None):
+            raise TypeError(
+                f"Plant: actuators must be an Actuators or None, got {self.actuators!r}; pass "
+                "Actuators(entries, steps)."
+            )
+        if isinstance(self.limits, Limit) or not all(isinstance(limit, Limit) for limit in self.limits):
+            raise TypeError(
+                f"Plant: limits must be a sequence of Limit, got {self.limits!r}; pass [Limit(entry, price, ...)]."
+            )
         for name in ("exogenous", "ignored"):
             object.__setattr__(self, name, tuple(sorted(_entries(name, getattr(self, name)))))
         object.__setattr__(self, "limits", tuple(self.limits))

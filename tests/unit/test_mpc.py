@@ -366,7 +366,7 @@ def test_mpc_raises_on_unknown_names_with_the_nearest(setting, message):
         ({"horizon": 0}, "mpc: horizon must be at least 1"),
         ({"hold": -1}, "mpc: .*hold at least 0"),
         ({"tail": 0.0}, "mpc: .*tail positive"),
-        ({"exploration": {"excitation": {"dither": 2.0}}}, "excitation.dither must be between 0 and 1, got 2.0"),
+        ({"exploration": {"excitation": {"dither": 2.0}}}, "excitation.dither must be in .0, 1. and resweep in"),
         ({"exploration": {"risk": inf}}, "Schedule: start and floor must be finite"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habnn_control.control.planning import ICEM, MPPI, Plan, RandomShooting, coloured_noise
+from habnn_control.control.planning import ICEM, MPPI, Plan, RandomShooting, coloured_noise, make_planner
 
 PLANNERS = [ICEM(), MPPI(), RandomShooting()]
 EACH_PLANNER = pytest.mark.parametrize("planner", PLANNERS, ids=lambda planner: type(planner).__name__)
@@ -280,6 +280,40 @@ def test_coloured_noise_of_exponent_zero_is_white_vs_moments():
 def test_planner_raises_on_bad_setting(kind, wrong, message):
     with pytest.raises(ValueError, match=message):
         kind(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"),
+    [
+        ({}, ICEM()),
+        ({"n_candidates": 20, "n_elites": 5}, ICEM(n_candidates=20, n_elites=5)),
+        ({"kind": "icem", "momentum": 0.3}, ICEM(momentum=0.3)),
+        ({"kind": "mppi", "temperature": 0.5, "colour": 1.0}, MPPI(temperature=0.5, colour=1.0)),
+        ({"kind": "random-shooting", "n_iterations": 7}, RandomShooting(n_iterations=7)),
+    ],
+)
+def test_make_planner_builds_the_kind_with_its_settings(chosen, expected):
+    before = dict(chosen)
+    assert make_planner(chosen) == expected
+    assert chosen == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            {"kind": "icme"},
+            r"planner: kind must be one of icem, mppi, random-shooting, got 'icme'; did you mean 'icem'",
+        ),
+        ({"kind": None}, r"planner: kind must be one of icem, mppi, random-shooting, got None"),
+        ({"n_elite": 5}, r"icem: setting must be one of .*, got 'n_elite'; did you mean 'n_elites'"),
+        ({"kind": "mppi", "n_elites": 5}, r"mppi: setting must be one of .*temperature, got 'n_elites'"),
+        ({"kind": "mppi", "temperature": -1.0}, r"MPPI: temperature must be positive, got -1\.0"),
+    ],
+)
+def test_make_planner_raises_on_unknown_kind_and_setting_with_the_nearest(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        make_planner(wrong)
 
 
 PLAN_OF_FOUR = Plan(np.zeros((4, 1)), 0.0, np.zeros((4, 1)), np.zeros((0, 4, 1)), 0)

@@ -5,8 +5,9 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from habnn_control.control.transition_model import TransitionModel, Transitions
-from linear_plant import CERTAIN, NOISE, STEP, LinearPlant, learn, make_model, trained
+from habnn_control import HABNN
+from habnn_control.control.model import Transitions
+from linear_plant import CERTAIN, NOISE, STEP, UNKNOWN, LinearPlant, black_box, follow, learn, make_model, trained
 
 # ---------------------------------------------------------------------- learning
 
@@ -22,10 +23,10 @@ def test_model_learns_a_linear_plant_with_delay(hidden, steps, limit):
 
 
 @pytest.mark.parametrize("target", ["absolute", "delta", "log"])
-def test_model_learns_without_known_kinematics(target):
+def test_model_learns_without_known_actuators(target):
     """Actuator and output are both predicted, and the actions are the inputs."""
-    model = make_model(kinematics=None, target=target, memory=3, network={"hidden": ()})
-    assert model.outputs.tolist() == [1, 2]
+    model = make_model(UNKNOWN, target=target, past_outputs=3, network={"hidden": ()})
+    assert model.encoder.outputs.tolist() == [1, 2]
     plant = LinearPlant(2)
     model.begin(plant.observation)
     errors = []
@@ -41,75 +42,101 @@ def test_model_learns_without_known_kinematics(target):
     assert late[1] < limit[1]
 
 
-def test_observe_gives_the_network_the_inputs_and_targets_of_the_stream(monkeypatch):
-    """Inputs assembled by hand: settings oldest first with the next position last, past outputs, average, load."""
-    model = make_model(history=2, memory=2, averages=(4.0,), input_gain=2.0, target_gain=3.0)
-    seen = []
+@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+def test_observe_gives_the_network_what_the_encoder_makes_of_the_stream(target, monkeypatch):
+    """The inputs and targets themselves are tested by hand in test_encoder.py."""
+    model = make_model(target=target, history=2, past_outputs=2)
+    seen, expected = [], []
     monkeypatch.setattr(model.network, "update", lambda x, y: seen.append((x, y)))
-    positions, outputs, load = [5.0, 7.0, 9.0, 10.0, 8.0], [1.0, 4.0, -2.0, 6.0, 3.0], 80.0
-    stream = [np.array([load, p, v]) for p, v in zip(positions, outputs, strict=True)]
-    model.begin(stream[0])
-    for action, observation in zip([1.0, 1.0, 1.0, -1.0], stream[1:], strict=True):
-        model.observe([action], observation)
-    targets = 3.0 * (np.array(outputs) - outputs[0]) / 20.0
-    settings = 2.0 * (np.array([5.0, 5.0, *positions]) - 5.0) / 5.0
-    past, slow = [0.0, *targets], 0.0
-    for k, (x, y) in enumerate(seen):
-        slow += (targets[k] - slow) / 4.0
-        expected = [*settings[k + 1 : k + 4], past[k], past[k + 1], slow, 2.0 * (load - 50.0) / 50.0]
-        np.testing.assert_allclose(x, expected, atol=1e-14)
-        np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
+    plant = LinearPlant(0)
+    model.begin(plant.observation)
+    for _ in range(4):
+        action, memory = plant.random_action(), model.memory
+        plant.step(action[0])
+        model.observe(action, plant.observation)
+        expected.append((model.encoder.next_inputs(memory, action)[0], model.encoder.target(memory, plant.observation)))
     assert len(seen) == 4
+    for ours, theirs in zip(seen, expected, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
-def test_observe_learns_the_change_with_target_delta(monkeypatch):
-    model = make_model(target="delta")
-    seen = []
-    monkeypatch.setattr(model.network, "update", lambda _, y: seen.append(y[0]))
-    model.begin([50.0, 5.0, 1.0])
-    for value in (4.0, 2.0, 2.0):
-        model.observe([0.0], [50.0, 5.0, value])
-    np.testing.assert_allclose(seen, [3.0 / 20.0, -2.0 / 20.0, 0.0], atol=1e-15)
+def assert_same_memory(ours, theirs):
+    for name, value in ours._asdict().items():
+        np.testing.assert_array_equal(value, getattr(theirs, name))
 
 
-def test_follow_moves_on_without_learning():
-    observed, followed = trained(), trained()
-    before = followed.network.get_state()
-    for model, move in ((observed, observed.observe), (followed, followed.follow)):
-        move([0.5], [50.0, 6.0, 3.0])
-        assert model.network.n_samples == 40 + (model is observed)
-    for name, value in followed.network.get_state().items():
-        np.testing.assert_array_equal(value, before[name])
-    observed.network.set_state(before)  # then only the memory can differ
-    np.testing.assert_array_equal(observed.predict([0.2]).mean, followed.predict([0.2]).mean)
+def assert_same_model(ours, theirs):
+    expected = theirs.snapshot()
+    assert ours.snapshot().keys() == expected.keys()
+    for name, value in ours.snapshot().items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+def test_next_memory_is_that_of_observe_without_learning():
+    observed, followed, untouched = trained(), trained(), trained()
+    observed.observe([0.5], [50.0, 6.0, 3.0])
+    memory = followed.next_memory(followed.memory, [0.5], [50.0, 6.0, 3.0])
+    assert_same_memory(memory, observed.memory)
+    assert_same_model(followed, untouched)
+    assert observed.network.n_samples == untouched.network.n_samples + 1 == 41
+
+
+def test_first_memory_is_that_of_begin_without_starting_an_episode():
+    begun, untouched, model = trained(), trained(), trained()
+    begun.begin([50.0, 2.0, 1.0])
+    assert_same_memory(model.first_memory([50.0, 2.0, 1.0]), begun.memory)
+    assert_same_model(model, untouched)
+
+
+@pytest.mark.parametrize("plant", [{}, {"plant": UNKNOWN, "past_outputs": 2}])
+def test_skip_remembers_the_last_observation_again_and_learns_nothing(plant):
+    model, untouched = trained(10, **plant), trained(10, **plant)
+    model.skip([0.5])
+    memory = untouched.memory
+    assert_same_memory(model.memory, untouched.next_memory(memory, [0.5], memory.observation))
+    untouched.restore(untouched.snapshot() | {f"memory_{k}": v for k, v in model.memory._asdict().items()})
+    assert_same_model(model, untouched)
 
 
 def test_begin_forgets_the_episode_but_not_what_was_learned():
-    model, start = trained(), [50.0, 2.0, 1.0]
+    model, start = trained(offset_time=inf), [50.0, 2.0, 1.0]
     model.begin(start)
     expected = model.predict([0.3])
     for _ in range(5):
-        model.follow([1.0], [50.0, 4.0, -7.0])
+        follow(model, [1.0], [50.0, 4.0, -7.0])
     assert model.predict([0.3]).mean != expected.mean
     model.begin(start)
     np.testing.assert_array_equal(model.predict([0.3]), expected)
 
 
-def test_state_continues_exactly():
-    model, copy = trained(averages=(4.0,)), make_model(averages=(4.0,), seed=7)
-    state = model.get_state()
-    copy.set_state(state)
+def test_snapshot_continues_exactly():
+    model, copy = trained(past_outputs=2), make_model(past_outputs=2, seed=7)
+    state = model.snapshot()
+    copy.restore(state)
     sequences = np.random.default_rng(0).uniform(-1, 1, (5, 6, 1))
     for _ in range(2):  # before and after one more step
         np.testing.assert_array_equal(copy.predict([0.1]), model.predict([0.1]))
-        ours, theirs = copy.forecast(sequences), model.forecast(sequences)
+        ours, theirs = (each.forecast(each.memory, sequences) for each in (copy, model))
         for name in ("observations", "entries", "covariances", "information"):
             np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
         for each in (model, copy):
             each.observe([0.1], [50.0, 5.2, 4.0])
-    other = make_model(averages=(4.0,))
-    other.set_state(state)  # the state was a copy: what the model did since is not in it
+    other = make_model(past_outputs=2)
+    other.restore(state)  # the snapshot was a copy: what the model did since is not in it
     assert other.network.n_samples == 40
+    assert_same_memory(other.memory, trained(past_outputs=2).memory)
+
+
+def test_restore_keeps_the_memory_of_the_running_episode_if_asked():
+    model, untouched = trained(), trained()
+    state = model.snapshot()
+    model.observe([0.5], [50.0, 6.0, 3.0])
+    memory = model.memory
+    model.restore(state, keep_memory=True)
+    assert_same_memory(model.memory, memory)
+    untouched.restore(state | {f"memory_{name}": value for name, value in memory._asdict().items()})
+    assert_same_model(model, untouched)
 
 
 def logged(plant, steps):
@@ -122,19 +149,17 @@ def logged(plant, steps):
 
 
 def test_pretrain_is_observing_the_logged_steps():
-    """Two episodes; the second start matters, because the past and the offsets are forgotten there."""
+    """Two episodes; the second start matters, because the past and the output biases are forgotten there."""
     first, second = (logged(LinearPlant(seed), 30) for seed in (0, 5))
     observations, actions, after = (np.concatenate(pair) for pair in zip(first, second, strict=True))
     starts = np.arange(60) == 30
     pretrained, observed = make_model(), make_model()
     pretrained.pretrain(Transitions(observations, actions, after, starts))
     for episode in (first, second):
-        observed.renew_offsets()
         observed.begin(episode[0][0])
         for _, action, observation in zip(*episode, strict=True):
             observed.observe(action, observation)
-    for name, value in observed.get_state().items():
-        np.testing.assert_array_equal(pretrained.get_state()[name], value)
+    assert_same_model(pretrained, observed)
     other = make_model()
     other.pretrain(Transitions(observations, actions, after, np.zeros(60)))
     assert (other.predict([0.0]).mean != pretrained.predict([0.0]).mean).all()
@@ -159,7 +184,7 @@ def test_pretrain_raises_on_bad_transitions_before_learning(name):
     for bad in (np.asarray(getattr(good, name))[:-1], np.full_like(getattr(good, name), np.nan)):
         if name == "observations" and len(bad) == 3:
             continue  # then the others are too long, and named
-        with pytest.raises(ValueError, match=rf"TransitionModel: transitions.{name} must be finite and of shape \(4"):
+        with pytest.raises(ValueError, match=rf"model: transitions.{name} must be finite and of shape \(4"):
             model.pretrain(good._replace(**{name: bad}))
     assert model.network.n_samples == 0
 
@@ -171,22 +196,22 @@ def test_is_sound_until_a_number_is_not():
     assert not model.is_sound()
 
 
-# ---------------------------------------------------------------------- units
-
-
 def test_log_target_predicts_the_lognormal_mean_vs_monte_carlo():
-    """With known weights a prediction is exp of a Gaussian: its mean is not the exponential of the mean."""
+    """With known weights a prediction is exp of a Gaussian: its mean is not the exponential of the mean.
+
+    The 90 % interval of the Gaussian gives its centre, and has the half width of 1.645 deviations.
+    """
     network = {**CERTAIN, "hidden": (), "dof": inf, "noise_variance": 0.2}
-    model = make_model(target="log", target_gain=1.5, network=network)
+    model = make_model(target="log", network=network)
     model.begin([50.0, 5.0, 3.0])
-    prediction = model.predict([0.4], coverage=0.5)
+    prediction = model.predict([0.4])
     shift = 0.03 * 40.0 + 20.0
-    low, high = (1.5 * np.log(end[0] + shift) for end in (prediction.low, prediction.high))
-    assert (high - low) / 2 == pytest.approx(0.6744897501960817 * sqrt(0.2), rel=1e-6)
+    low, high = (np.log(end[0] + shift) for end in (prediction.low, prediction.high))
+    assert (high - low) / 2 == pytest.approx(1.6448536269514722 * sqrt(0.2), rel=1e-6)
     draws = (low + high) / 2 + sqrt(0.2) * np.random.default_rng(0).standard_normal(400_000)
-    values = np.exp(draws / 1.5) - shift
+    values = np.exp(draws) - shift
     assert abs(values.mean() - prediction.mean[0]) < 5 * values.std() / sqrt(len(values))
-    median = np.exp((low + high) / 3) - shift
+    median = np.exp((low + high) / 2) - shift
     assert prediction.mean[0] - median > 50 * values.std() / sqrt(len(values))
 
 
@@ -196,24 +221,15 @@ def test_prediction_of_a_silent_network_is_the_first_observation(target):
     model = make_model(target=target, network={**CERTAIN, "hidden": (), "output_prior_std": 0.0})
     model.begin([50.0, 5.0, 7.25])
     assert model.predict([0.0]).mean[0] == pytest.approx(7.25, abs=1e-9)
-    model.follow([0.0], [50.0, 5.0, -3.0])
+    follow(model, [0.0], [50.0, 5.0, -3.0])
     assert model.predict([0.0]).mean[0] == pytest.approx(-3.0 if target == "delta" else 7.25, abs=1e-9)
     model.begin([50.0, 5.0, 2.0])  # another episode has the same origin
     assert model.predict([0.0]).mean[0] == pytest.approx(2.0 if target == "delta" else 7.25, abs=1e-9)
 
 
-def test_unbounded_entries_have_unit_one():
-    model = TransitionModel([-inf], [inf], [-1.0], [1.0], target="absolute", network={**CERTAIN, "hidden": ()})
-    model.begin([3.0])
-    step = model.predict([0.5]).mean - 3.0
-    model = TransitionModel([-5.0], [5.0], [-1.0], [1.0], target="absolute", network={**CERTAIN, "hidden": ()})
-    model.begin([3.0])
-    np.testing.assert_allclose(model.predict([0.5]).mean - 3.0, 5.0 * step, rtol=1e-9)
-
-
 def test_focused_prior_shows_each_unit_one_or_two_signals():
-    model = make_model(history=6, memory=1)
-    signals, exogenous = model._layout(1, 7, model.network.settings.n_inputs)
+    model = make_model(history=6, past_outputs=1)
+    signals, exogenous = model.encoder.signals()
     loc = model.network.weight_loc[0][:, :-1]
     seen = np.stack([(loc[:, signal] != 0).any(axis=1) for signal in signals])
     assert set(seen.sum(axis=0)) <= {1, 2}
@@ -227,10 +243,8 @@ def test_focused_prior_learns_a_delayed_plant_sooner_than_a_dense_one():
     for prior in ("focused", "dense"):
         squares = []
         for seed in range(5):
-            model = TransitionModel(
-                [-1.0], [1.0], [-1.0] * 3, [1.0] * 3, history=8, memory=0, averages=(), target="absolute",
-                prior=prior, network={"activation": "relu"}, seed=seed,
-            )  # fmt: skip
+            settings = {"history": 8, "past_outputs": 0, "network": {"activation": "relu"}}
+            model = black_box(n_actions=3, prior=prior, seed=seed, **settings)
             rng, past, goal = np.random.default_rng(seed), [np.zeros(3)] * 9, np.zeros(3)
             model.begin([0.0])
             for k in range(120):
@@ -244,21 +258,11 @@ def test_focused_prior_learns_a_delayed_plant_sooner_than_a_dense_one():
     assert errors["focused"] < errors["dense"]
 
 
-# ---------------------------------------------------------------------- errors
-
-
-def test_model_raises_on_unknown_target_with_the_nearest():
-    with pytest.raises(ValueError, match=r"TransitionModel: target must be one of .*, got 'lgo'; did you mean 'log'\?"):
-        make_model(target="lgo")
-
-
-def test_offsets_are_a_random_walk_vs_kalman_filter():
-    """A model that sees nothing but its offset is the local level model, filtered by its own two lines."""
+def test_output_biases_are_random_walks_vs_kalman_filter():
+    """A model that sees nothing but its bias is the local level model, filtered by its own two lines."""
     noise, time = 0.04, 5.0
     network = {"hidden": (), "dof": inf, "output_scale": 1.0, "noise_variance": noise, "noise_weight": inf}
-    model = TransitionModel(
-        [-1.0], [1.0], [-1.0], [1.0], offset_time=time, memory=0, target="absolute", network=network
-    )
+    model = black_box(offset_time=time, past_outputs=0, network=network)
     model.begin([0.0])
     level, variance = 0.0, 1.0 / model.network.weight_loc[0].shape[1]  # the fan rule divides by it
     for y in np.random.default_rng(2).uniform(-0.5, 0.5, 40):
@@ -269,11 +273,11 @@ def test_offsets_are_a_random_walk_vs_kalman_filter():
         model.observe([0.0], [y])
 
 
-def test_offset_follows_a_jump_that_no_input_shows():
-    """The same steps before and after the plant's level jumps: only a wandering offset forgets the old level."""
+def test_output_bias_follows_a_jump_that_no_input_shows():
+    """The same steps before and after the plant's level jumps: only a bias with process noise forgets the old level."""
 
     def error_after_jump(offset_time):
-        model, rng = make_model(offset_time=offset_time, network={"hidden": (10,)}, memory=0), np.random.default_rng(5)
+        model, rng = make_model(offset_time=offset_time, past_outputs=0), np.random.default_rng(5)
         model.begin([50.0, 5.0, 0.0])
         for k in range(400):
             action = rng.uniform(-1, 1, 1)
@@ -290,32 +294,32 @@ def test_offset_follows_a_jump_that_no_input_shows():
 def test_intervals_cover_their_share_when_the_noise_is_misjudged(factor):
     """The network believes in a noise of a tenth or ten times the true deviation, and may not learn it."""
     network = {"hidden": (), "noise_variance": (factor * NOISE / 10.0) ** 2, "noise_weight": inf}
-    _, covered = learn(make_model(memory=0, network=network), LinearPlant(3), 2000)
+    _, covered = learn(make_model(past_outputs=0, network=network), LinearPlant(3), 2000)
     assert abs(np.mean(covered[1000:]) - 0.9) < 0.03  # its sd is 0.01 for independent misses
 
 
-def test_widths_have_a_way_back():
+def test_interval_widths_have_a_way_back():
     model = make_model()
     model.begin([50.0, 5.0, 0.0])
-    model.memory = model.memory._replace(widths=np.array([0.01]))
+    model.restore(model.snapshot() | {"widths": np.array([0.01])})
     for _ in range(3):
         model.observe([0.0], [50.0, 5.0, 0.0])
-    assert 0.01 <= model.memory.widths[0] < 0.012
+    assert 0.01 <= model.snapshot()["widths"][0] < 0.012
 
 
-def test_renewed_offsets_are_as_uncertain_as_25_noises_and_only_where_they_wander():
-    """A new level is learned at once after renewal: the Kalman gain of a variance of 25 noises is 25 / 26 or more."""
+def test_begin_makes_the_output_biases_as_uncertain_as_25_noises_if_they_have_process_noise():
+    """A new level is learned at once in a new episode: a variance of 25 noises has a Kalman gain of 25 / 26."""
     network = {"hidden": (), "noise_weight": inf, "noise_variance": 0.01, "dof": inf}
     errors = {}
     for offset_time in (60.0, inf):
-        model = TransitionModel(
-            [-1.0], [1.0], [-1.0], [1.0], offset_time=offset_time, memory=0, target="absolute", network=network
-        )
-        model.renew_offsets()  # nothing learned yet: nothing to renew
+        model = black_box(offset_time=offset_time, past_outputs=0, network=network)
+        before = model.network.get_state()
         model.begin([0.0])
+        for name, value in model.network.get_state().items():
+            np.testing.assert_array_equal(value, before[name])  # nothing learned yet, nothing to make uncertain
         for _ in range(200):
             model.observe([0.0], [0.0])
-        model.renew_offsets()
+        model.begin([0.0])
         model.observe([0.0], [0.5])
         errors[offset_time] = 0.5 - model.predict([0.0]).mean[0]
     assert errors[60.0] < 0.5 / 26
@@ -323,16 +327,84 @@ def test_renewed_offsets_are_as_uncertain_as_25_noises_and_only_where_they_wande
 
 
 def test_offset_time_raises_on_a_time_below_one_step():
-    with pytest.raises(ValueError, match="TransitionModel: offset_time must be at least 1, got"):
+    with pytest.raises(ValueError, match="model: offset_time must be at least 1, got"):
         make_model(offset_time=0.5)
 
 
-@pytest.mark.parametrize("bad", [{"history": -1}, {"memory": -1}, {"averages": (0.5,)}, {"averages": (float("nan"),)}])
-def test_model_raises_on_bad_memory(bad):
-    with pytest.raises(ValueError, match="TransitionModel: history and memory must not be negative and averages at"):
-        make_model(**bad)
+@pytest.mark.parametrize("prior", ["focussed", None])
+def test_model_raises_on_unknown_prior_with_the_nearest(prior):
+    with pytest.raises(ValueError, match=r"model: prior must be one of focused, dense, got .*; did you mean '"):
+        make_model(prior=prior)
 
 
-def test_model_raises_on_log_without_a_lower_bound():
-    with pytest.raises(ValueError, match="TransitionModel: target 'log' must have a lower bound, got low ="):
-        TransitionModel([-inf], [inf], [-1.0], [1.0], target="log")
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_observe_raises_on_an_observation_that_is_not_finite_before_learning(bad):
+    model, untouched = trained(), trained()
+    with pytest.raises(ValueError, match=r"model: observation must be finite, got .*; skip the step"):
+        model.observe([0.5], [50.0, 6.0, bad])
+    assert_same_model(model, untouched)
+
+
+# ---------------------------------------------------------------------- one evaluation per step
+
+
+@pytest.fixture
+def evaluations(monkeypatch):
+    """Count the calls of the network's predict."""
+    calls, predict = [], HABNN.predict
+    monkeypatch.setattr(HABNN, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    return calls
+
+
+def test_observe_after_predict_of_the_same_action_evaluates_the_network_once(evaluations):
+    model = trained(3)
+    evaluations.clear()
+    model.predict([0.5])
+    model.predict(np.array([0.5], dtype=np.float32))  # 0.5 is exact in single precision
+    model.observe([0.5], [50.0, 6.0, 3.0])
+    assert len(evaluations) == 1
+
+
+def test_observe_does_not_reuse_the_prediction_of_another_action(evaluations):
+    model, fresh = trained(3), trained(3)
+    evaluations.clear()
+    model.predict([0.5])
+    model.observe([-0.5], [50.0, 6.0, 3.0])
+    assert len(evaluations) == 2
+    fresh.observe([-0.5], [50.0, 6.0, 3.0])
+    assert_same_model(model, fresh)
+
+
+def test_predict_does_not_reuse_an_action_that_the_caller_has_changed_since(evaluations):
+    model, action = trained(3), np.array([0.5])
+    first = model.predict(action)
+    action[0] = -0.5
+    evaluations.clear()
+    assert model.predict(action).mean != first.mean
+    assert len(evaluations) == 1
+
+
+def learned_black_box(steps):
+    return trained(steps, plant=UNKNOWN, past_outputs=2)
+
+
+CHANGES = {
+    "observe": lambda model: model.observe([0.5], [50.0, 6.0, 3.0]),
+    "begin": lambda model: model.begin([50.0, 2.0, 1.0]),
+    "skip": lambda model: model.skip([0.5]),
+    "restore": lambda model: model.restore(learned_black_box(5).snapshot()),
+    "restore, memory kept": lambda model: model.restore(learned_black_box(5).snapshot(), keep_memory=True),
+    "pretrain": lambda model: model.pretrain(Transitions(*logged(LinearPlant(3), 4), np.zeros(4))),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_predict_of_a_changed_model_is_not_that_of_before(change):
+    """A twin that made no prediction before the change says what is right after it."""
+    model, twin = learned_black_box(3), learned_black_box(3)
+    before = model.predict([0.5])
+    for each in (model, twin):
+        change(each)
+    after = model.predict([0.5])
+    np.testing.assert_array_equal(after, twin.predict([0.5]))
+    assert (after.mean != before.mean).all()

@@ -1,0 +1,176 @@
+"""Between the stream of a plant and the numbers that a regressor sees: history, scaling and targets by hand."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from habnn_control.control.encoder import TARGETS, Encoder, Transform, scaling
+from habnn_control.control.plant import Actuators, Bounds, Plant
+from linear_plant import BOUNDS, CERTAIN, PLANT, UNKNOWN, black_box, output_loss
+
+POSITIONS, OUTPUTS, LOAD = [5.0, 7.0, 9.0, 10.0, 8.0], [1.0, 4.0, -2.0, 6.0, 3.0], 80.0
+ACTIONS = [1.0, 1.0, 1.0, -1.0]
+STREAM = [np.array([LOAD, p, v]) for p, v in zip(POSITIONS, OUTPUTS, strict=True)]
+
+
+def along_the_stream(encoder):
+    """Return inputs, targets and the memory before each step."""
+    memory, rows = encoder.first_memory(STREAM[0], encoder.empty_memory()), []
+    for action, observation in zip(ACTIONS, STREAM[1:], strict=True):
+        rows.append((encoder.next_inputs(memory, [action])[0], encoder.target(memory, observation), memory))
+        memory = encoder.next_memory(memory, [action], observation)
+    return rows
+
+
+def test_encoder_inputs_and_targets_by_hand():
+    """Positions, oldest first with the next position last, in [-2, 2]; past outputs relative to the first; the load."""
+    targets = (np.array(OUTPUTS) - OUTPUTS[0]) / 20.0
+    positions = 2.0 * (np.array([5.0, 5.0, *POSITIONS]) - 5.0) / 5.0
+    past = [0.0, *targets]
+    rows = along_the_stream(Encoder(PLANT, BOUNDS, 2, 2, "absolute"))
+    for k, (x, y, _) in enumerate(rows):
+        expected = [*positions[k + 1 : k + 4], past[k], past[k + 1], 2.0 * (LOAD - 50.0) / 50.0]
+        np.testing.assert_allclose(x, expected, atol=1e-14)
+        np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
+    assert len(rows) == 4
+
+
+def test_encoder_inputs_are_the_actions_where_positions_are_not_known_by_hand():
+    """Two outputs now; actions before the first count as none."""
+    outputs = np.array([[position / 5.0, value / 20.0] for position, value in zip(POSITIONS, OUTPUTS, strict=True)])
+    targets, actions = outputs - outputs[0], [0.0, 0.0, *(2.0 * np.array(ACTIONS))]
+    for k, (x, y, _) in enumerate(along_the_stream(Encoder(UNKNOWN, BOUNDS, 2, None, "absolute"))):
+        before = targets[max(k - 1, 0)]
+        expected = [*actions[k : k + 3], *before, *targets[k], 2.0 * (LOAD - 50.0) / 50.0]
+        np.testing.assert_allclose(x, expected, atol=1e-14)
+        np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
+
+
+def test_encoder_target_delta_is_the_change():
+    encoder = Encoder(PLANT, BOUNDS, 3, 1, "delta")
+    memory, seen = encoder.first_memory([50.0, 5.0, 1.0], encoder.empty_memory()), []
+    for value in (4.0, 2.0, 2.0):
+        after = [50.0, 5.0, value]
+        seen.append(encoder.target(memory, after)[0])
+        memory = encoder.next_memory(memory, [0.0], after)
+    np.testing.assert_allclose(seen, [3.0 / 20.0, -2.0 / 20.0, 0.0], atol=1e-15)
+
+
+def test_encoder_target_log_is_the_logarithm_of_the_distance_from_the_lower_bound():
+    """The distance from -20, with 3 % of the range of 40 added, relative to that of the first observation."""
+    for k, (_, y, _) in enumerate(along_the_stream(Encoder(PLANT, BOUNDS, 2, 2, "log"))):
+        np.testing.assert_allclose(y, np.log((OUTPUTS[k + 1] + 20.0 + 1.2) / (OUTPUTS[0] + 20.0 + 1.2)), atol=1e-14)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("plant", [PLANT, UNKNOWN], ids=["known", "unknown"])
+def test_encoder_next_values_are_the_inverse_of_target(target, plant):
+    encoder = Encoder(plant, BOUNDS, 2, 2, target)
+    for k, (_, y, memory) in enumerate(along_the_stream(encoder)):
+        np.testing.assert_allclose(encoder.next_values(memory, y), STREAM[k + 1][encoder.outputs], rtol=1e-12)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_encoder_values_and_slopes_vs_differences(target):
+    """Scaled outputs come from the targets, accumulated; slopes are central differences of the values."""
+    encoder = Encoder(PLANT, BOUNDS, 2, 2, target)
+    for k, (_, y, memory) in enumerate(along_the_stream(encoder)):
+        outputs = encoder.accumulated(y[None], memory.past[None])
+        np.testing.assert_allclose(encoder.values(memory, outputs), OUTPUTS[k + 1], rtol=1e-12)
+        ends = [encoder.values(memory, outputs + shift) for shift in (1e-6, -1e-6)]
+        np.testing.assert_allclose(encoder.slopes(memory, outputs), (ends[0] - ends[1]) / 2e-6, rtol=1e-8)
+
+
+def test_encoder_memory_keeps_its_origin_over_episodes():
+    encoder = Encoder(PLANT, BOUNDS, 2, 2, "absolute")
+    first = encoder.first_memory([80.0, 5.0, 4.0], encoder.empty_memory())
+    second = encoder.first_memory([60.0, 7.0, 6.0], first)
+    np.testing.assert_array_equal(second.origin, first.origin)
+    np.testing.assert_allclose(second.past, np.full((2, 1), 2.0 / 20.0))
+    np.testing.assert_allclose(second.actuation, np.full((3, 1), 0.8))
+    np.testing.assert_array_equal(second.observation, [60.0, 7.0, 6.0])
+
+
+def test_encoder_never_changes_a_memory_in_place():
+    encoder, observation = Encoder(PLANT, BOUNDS, 2, 2), STREAM[0].copy()
+    memory = encoder.first_memory(observation, encoder.empty_memory())
+    copies = [np.array(part) for part in memory]
+    after = encoder.next_memory(memory, [1.0], observation)
+    observation[:] = 9.0  # belongs to the caller
+    for part, copy in zip(memory, copies, strict=True):
+        np.testing.assert_array_equal(part, copy)
+    np.testing.assert_array_equal(after.observation, STREAM[0])
+
+
+def test_encoder_observations_are_whole_by_hand():
+    """Exogenous and ignored entries are held, positions follow the actions, outputs are as predicted."""
+    plant = Plant(output_loss, actuators=Actuators((2,), (-2.0,)), exogenous=(0,), ignored=(3,))
+    bounds = Bounds.of(np.zeros(4), np.full(4, 10.0), [-1.0], [1.0])
+    encoder = Encoder(plant, bounds, 1, 0, "absolute")
+    memory = encoder.first_memory([4.0, 5.0, 3.0, 7.0], encoder.empty_memory())
+    actuation = encoder.actuation(memory, np.array([[[1.0], [1.0], [-0.5]]]))
+    whole = encoder.observations(memory, actuation, np.array([[[1.5], [2.5], [3.5]]]))
+    np.testing.assert_array_equal(whole, [[[4.0, 1.5, 1.0, 7.0], [4.0, 2.5, 0.0, 7.0], [4.0, 3.5, 1.0, 7.0]]])
+
+
+def test_encoder_signals_are_one_per_actuator_and_output():
+    encoder = Encoder(UNKNOWN, BOUNDS, 2, 2, "absolute")
+    signals, exogenous = encoder.signals()
+    np.testing.assert_array_equal(signals[0], [0, 1, 2])  # the actions
+    np.testing.assert_array_equal(signals[1:], [[3, 5], [4, 6]])  # past positions, past outputs
+    np.testing.assert_array_equal(exogenous, [7])
+    assert encoder.n_inputs == 8
+
+
+@pytest.mark.parametrize(
+    ("target", "past_outputs", "feeds_back"), [("absolute", 0, False), ("delta", 0, True), ("log", 1, True)]
+)
+def test_encoder_feeds_back_past_outputs_and_changes(target, past_outputs, feeds_back):
+    assert Encoder(PLANT, BOUNDS, 2, past_outputs, target).feeds_back is feeds_back
+
+
+def test_scaling_of_unbounded_entries_is_one():
+    centre, half_range = scaling(np.array([-inf, 0.0, -inf]), np.array([inf, inf, 3.0]))
+    np.testing.assert_array_equal(centre, np.zeros(3))
+    np.testing.assert_array_equal(half_range, np.ones(3))
+
+
+def test_unbounded_entries_are_predicted_without_scaling():
+    """The same network: its step counts five times as much where the half range is 5."""
+    steps = []
+    for bound in (inf, 5.0):
+        model = black_box(-bound, bound, network={**CERTAIN, "hidden": ()})
+        model.begin([3.0])
+        steps.append(model.predict([0.5]).mean - 3.0)
+    np.testing.assert_allclose(steps[1], 5.0 * steps[0], rtol=1e-9)
+
+
+def test_transform_log_mean_vs_lognormal_quadrature():
+    """The expected value under Gaussian noise, by Gauss-Hermite quadrature of the exponential."""
+    transform = Transform("log", np.array([-20.0]), np.array([20.0]))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    values = transform.inverse(2.5 + np.sqrt(0.3) * nodes[:, None])[:, 0]
+    expected = values @ weights / weights.sum()
+    np.testing.assert_allclose(transform.inverse(np.array([2.5]), 0.3), expected, rtol=1e-12)
+
+
+def test_encoder_raises_on_unknown_target_with_the_nearest():
+    with pytest.raises(ValueError, match=r"model: target must be one of .*, got 'lgo'; did you mean 'log'\?"):
+        Encoder(PLANT, BOUNDS, target="lgo")
+
+
+@pytest.mark.parametrize("bad", [{"history": -1}, {"past_outputs": -1}])
+def test_encoder_raises_on_negative_history_or_past_outputs(bad):
+    with pytest.raises(ValueError, match="model: history and past_outputs must not be negative, got"):
+        Encoder(PLANT, BOUNDS, **bad)
+
+
+def test_encoder_raises_on_log_without_a_lower_bound():
+    with pytest.raises(ValueError, match="model: target 'log' must have a lower bound, got low ="):
+        black_box(-inf, inf, target="log")
+
+
+def test_encoder_raises_on_a_plant_that_does_not_fit_the_bounds():
+    with pytest.raises(ValueError, match="Plant: entries must be below 3, the length of an observation, got 3"):
+        Encoder(Plant(output_loss, exogenous=(3,)), BOUNDS)
