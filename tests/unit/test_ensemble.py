@@ -139,7 +139,7 @@ def test_ensemble_pretrain_keeps_the_log_and_trains_as_often_as_online():
     steps, model = [], make_ensemble(training={"every": 5, "gradient_steps": 20})
     model.networks.train = lambda inputs, targets, n: steps.append((len(inputs), len(targets), n))
     model.pretrain(log)
-    assert steps == [(24, 24, 4 * 20)]
+    assert steps == [(n, n, 20) for n in (5, 10, 15, 20)]
 
 
 def test_ensemble_raises_on_what_is_not_finite_before_learning():

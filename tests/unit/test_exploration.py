@@ -216,18 +216,18 @@ def test_excitation_raises_on_bad_length(bad):
 
 @pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan")])
 def test_excitation_raises_on_a_dither_beyond_the_full_action(bad):
-    with pytest.raises(ValueError, match=r"exploration: excitation\.dither must be between 0 and 1, got"):
+    with pytest.raises(ValueError, match=r"exploration: excitation\.dither must be in \[0, 1\] and resweep .*, got"):
         Excitation(dither=bad)
 
 
 @pytest.mark.parametrize("bad", [-0.1, 0.6, float("nan")])
 def test_excitation_raises_on_a_resweep_beyond_half_of_the_range(bad):
-    with pytest.raises(ValueError, match=r"exploration: excitation.resweep must be between 0 and 0\.5, got"):
+    with pytest.raises(ValueError, match=r"exploration: excitation\..* resweep in \[0, 0\.5\], got"):
         Excitation(resweep=bad)
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1, float("nan")])
 def test_excitation_raises_on_a_degradation_that_is_not_positive(bad):
-    with pytest.raises(ValueError, match=r"exploration: excitation.degradation must be .*, got .*inf degradation"):
+    with pytest.raises(ValueError, match=r"exploration: excitation\.degradation must be positive, got .*; inf switches it off"):
         Excitation(degradation=bad)
     assert Excitation(degradation=inf).degradation == inf
