@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -53,6 +53,12 @@ class Agent(ABC):
 
     can_evaluate: ClassVar[bool] = True  # whether `predict` needs nothing but observations
     can_resume: ClassVar[bool] = True  # whether `learn` can do without a reset
+    trains_in_episodes: ClassVar[bool] = False  # whether steps before a measured run are ordinary training
+
+    # Prediction of the observation that the last action leads to, for agents that predict; None otherwise. An object
+    # with `indices` (predicted observation entries) and, per entry, `mean` and the bounds `low` and `high` of the 90 %
+    # interval.
+    prediction: Any = None
 
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         self.env = env
@@ -138,7 +144,7 @@ class Agent(ABC):
         episode_start: NDArray[np.bool_] | None = None,  # noqa: ARG002  # SB3's signature
         deterministic: bool = True,
     ) -> tuple[Action, State]:
-        """Choose the action for one observation, or one action a row for a batch (SB3's signature).
+        """Choose the action for one observation, or one action per row of a batch (SB3's signature).
 
         Parameters
         ----------
@@ -177,6 +183,20 @@ class Agent(ABC):
             "state": state,
         }
         save_arrays(path, header, arrays)
+
+    def pretrain(self, transitions: Any) -> Self:
+        """Learn from logged steps (`Transitions`) before `learn`; only for agents with `can_pretrain()`."""
+        raise NotImplementedError(f"{self.name}: pretrain must be an agent that learns from logs, got {transitions!r}.")
+
+    @classmethod
+    def can_pretrain(cls) -> bool:
+        """Return whether the agent can learn from logged steps."""
+        return cls.pretrain is not Agent.pretrain
+
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:  # noqa: ARG003  # a hook
+        """Return what a reader must know to judge runs of `steps` steps with these settings; None if nothing."""
+        return None
 
     @classmethod
     def setting_names(cls) -> list[str]:

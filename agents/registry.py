@@ -162,6 +162,13 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     return agent
 
 
+def find_class(name: str) -> tuple[type[Agent], dict[str, Any]]:
+    """Return the class of the agent called `name`, and its preset."""
+    check_name(name)
+    entry = _ENTRIES[name]
+    return getattr(import_module(entry.module), entry.attribute), dict(entry.preset)
+
+
 def check_name(name: str) -> None:
     """Raise unless `name` is an agent."""
     if name not in _ENTRIES:

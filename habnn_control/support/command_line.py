@@ -1,4 +1,4 @@
-"""Command lines from frozen dataclasses: one field a flag, with its default and its help beside it."""
+"""Command lines from frozen dataclasses: one field per flag, with its default and its help beside it."""
 
 import argparse
 import shlex
@@ -12,9 +12,20 @@ from habnn_control.support.names import nearest
 T = TypeVar("T")
 
 
-def flag(default: Any, description: str, choices: Sequence[str] = ()) -> Any:
-    """Declare a field of a configuration: its default, what --help says, and the only values allowed, if any."""
-    return field(default=default, metadata={"help": description, "choices": tuple(choices)})
+def flag(default: Any, description: str, choices: Sequence[str] = (), repeatable: bool = False) -> Any:
+    """Declare a field of a configuration.
+
+    Parameters
+    ----------
+    default : any
+    description : str
+        The text of --help.
+    choices : sequence of str
+        The only values allowed; any if empty.
+    repeatable : bool
+        For a tuple: whether values of a flag that is given several times add up; else the last flag counts.
+    """
+    return field(default=default, metadata={"help": description, "choices": tuple(choices), "repeatable": repeatable})
 
 
 def positional(description: str) -> Any:
@@ -80,7 +91,7 @@ def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, me
     elif get_origin(hint) is tuple:
         kind = get_args(hint)[0]
         options |= {"nargs": "+", "type": _reader(kind, metadata["help"])}
-        options |= {"action": _StoreTuple, "metavar": kind.__name__.upper()}
+        options |= {"action": _ExtendTuple if metadata["repeatable"] else _StoreTuple, "metavar": kind.__name__.upper()}
     elif metadata["choices"]:
         options |= {"type": _one_of(metadata["choices"]), "metavar": "{" + ",".join(metadata["choices"]) + "}"}
     else:
@@ -91,6 +102,11 @@ def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, me
 class _StoreTuple(argparse.Action):
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
         setattr(namespace, self.dest, tuple(values))
+
+
+class _ExtendTuple(argparse.Action):
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
 
 
 def _reader(kind: type, description: str) -> Any:
