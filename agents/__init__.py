@@ -5,6 +5,6 @@ so `import agents` stays light.
 """
 
 from agents.base import Agent, Callback, Step
-from agents.registry import BASELINES, NAMES, load, make
+from agents.registry import BASELINES, NAMES, load, make, names
 
-__all__ = ["BASELINES", "NAMES", "Agent", "Callback", "Step", "load", "make"]
+__all__ = ["BASELINES", "NAMES", "Agent", "Callback", "Step", "load", "make", "names"]

@@ -162,11 +162,23 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     return agent
 
 
-def find_class(name: str) -> tuple[type[Agent], dict[str, Any]]:
-    """Return the class of the agent called `name`, and its preset."""
+def names() -> tuple[str, ...]:
+    """Return the names of all registered agents."""
+    return tuple(_ENTRIES)
+
+
+def agent_class(name: str) -> type[Agent]:
+    """Return the class of the agent called `name`."""
     check_name(name)
     entry = _ENTRIES[name]
-    return getattr(import_module(entry.module), entry.attribute), dict(entry.preset)
+    kind: type[Agent] = getattr(import_module(entry.module), entry.attribute)
+    return kind
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings that the agent called `name` is built with unless the user gives others."""
+    check_name(name)
+    return dict(_ENTRIES[name].preset)
 
 
 def check_name(name: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import pandas as pd
 
-from agents.registry import find_class
+from agents.registry import agent_class, preset
 from agents.runner import BENCHMARK, import_plugins, measured_env
 from envs import find_plant
 from habnn_control.experiments import report
@@ -94,8 +94,8 @@ def _remarks(configs: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
     for config in configs:
         for name in config["agents"]:
             try:
-                kind, preset = find_class(name)
+                settings = preset(name) | config["agent_settings"].get(name, {})
             except ValueError:  # an agent of a plugin that is not installed here
                 continue
-            remarks[kind.remark(steps, preset | config["agent_settings"].get(name, {}))] = None
+            remarks[agent_class(name).remark(steps, settings)] = None
     return [remark for remark in remarks if remark]

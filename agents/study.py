@@ -15,7 +15,7 @@ import pandas as pd
 import envs  # noqa: F401  # registers the environments
 from agents.registry import check_name
 from agents.runner import BENCHMARK, measured_env
-from habnn_control.experiments.engine import Outcome, Stored, Study, Task, derive_seed, grid, index_columns
+from habnn_control.experiments.engine import Outcome, Stored, Study, Task, derive_seed, grid, index_columns, level_text
 from habnn_control.support.names import nearest
 
 _RESERVED = ("agent", "run", "seed", "timestep", "loss")  # columns of losses.csv that no argument may be called
@@ -201,7 +201,7 @@ def check_setpoint(setpoint: float) -> None:
     """Raise unless the Industrial Benchmark has this setpoint."""
     if not (isinstance(setpoint, int | float) and 0.0 <= setpoint <= 100.0):
         closest = min(max(0.0, setpoint), 100.0) if isinstance(setpoint, int | float) else 100.0  # NaN becomes 0
-        raise ValueError(f"plant: setpoint must be in 0..100, got {setpoint}; the nearest is {closest:g}.")
+        raise ValueError(f"plant: setpoint must be in 0..100, got {level_text(setpoint)}; the nearest is {closest:g}.")
 
 
 def _read_values(text: str) -> list[Any]:

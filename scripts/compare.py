@@ -26,7 +26,9 @@ from habnn_control.support.extras import check_extra
 class Config:
     """Settings of a comparison."""
 
-    agents: tuple[str, ...] = flag(("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.NAMES)}")
+    agents: tuple[str, ...] = flag(
+        ("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.names())}"
+    )
     env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
     env_arg: tuple[str, ...] = flag(
         (), "arguments of the environment, each name=value; name=value,value,... makes a grid", repeatable=True

@@ -43,7 +43,7 @@ _REFERENCES = ("noop", "oracle")  # on the Industrial Benchmark
 class Config:
     """Settings of an episode."""
 
-    agent: str = flag("habnn", f"one of {', '.join(agents.NAMES)}")
+    agent: str = flag("habnn", f"one of {', '.join(agents.names())}")
     env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
     env_arg: tuple[str, ...] = flag((), "arguments of the environment, each name=value", repeatable=True)
     setpoint: tuple[float, ...] = flag(
@@ -126,9 +126,7 @@ def resolve(config: Config) -> ControlStudy:
     arguments = read_arguments(config.env_arg, env=config.env, setpoint=config.setpoint)
     for name, values in arguments.items():
         if len(values) > 1:
-            raise ValueError(
-                f"run_episode: {name} must have one value, got {values}; use scripts/compare.py for a grid."
-            )
+            raise ValueError(f"run_episode: {name} must be one value, got {values}; scripts/compare.py plays grids.")
     study = ControlStudy(
         tuple(dict.fromkeys((config.agent, *references))),
         arguments,

@@ -236,7 +236,7 @@ def describe(study: Study, failure: Failure) -> str:
 
 def level_text(level: Any) -> str:
     """Return the level of a factor as text that no other level has: 100 for 100.0, all digits where they matter."""
-    if isinstance(level, float) and float(f"{level:g}") == level:
+    if isinstance(level, float) and (float(f"{level:g}") == level or level != level):  # NaN is not equal to itself
         return f"{level:g}"
     if isinstance(level, str) and not _is_json(level):
         return level
