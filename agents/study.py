@@ -4,7 +4,6 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -14,7 +13,7 @@ import pandas as pd
 
 import envs  # noqa: F401  # registers the environments
 from agents.registry import check_name
-from agents.runner import BENCHMARK, measured_env
+from agents.runner import BENCHMARK, import_plugins, measured_env
 from habnn_control.experiments.engine import Outcome, Stored, Study, Task, derive_seed, grid, index_columns, level_text
 from habnn_control.support.names import nearest
 
@@ -65,8 +64,8 @@ class ControlStudy(Study):
         plain: Any = {name: _plain(name, getattr(self, name)) for name in ("arguments", "agent_settings")}
         for name, value in {"agents": tuple(self.agents), "plugins": tuple(self.plugins), **plain}.items():
             object.__setattr__(self, name, value)
-        self._check_distinct(agents=self.agents, **self.arguments)
-        self._check_counts(runs=1, steps=1, seed=0, pretrain_steps=0)
+        self.check_distinct(agents=self.agents, **self.arguments)
+        self.check_counts(runs=1, steps=1, seed=0, pretrain_steps=0)
         for name in self.arguments:
             if name in _RESERVED:
                 raise ValueError(
@@ -190,7 +189,7 @@ def check_env(env: str) -> None:
     """Raise unless `env` is the id of a registered environment; "module:ID" imports the module first."""
     module, _, name = env.rpartition(":")
     if module:
-        import_module(module)
+        import_plugins([module])
     if name not in gym.registry:
         raise ValueError(
             f"env: id must be that of a registered Gymnasium environment, got {name!r}; {nearest(name, gym.registry)}"

@@ -24,6 +24,7 @@ STYLES = {
     "hold": Style("#8C510A", (3, 3)),
     "oracle": Style("#000000", None),
 }
+COLUMN_STYLES = [STYLES[name] for name in ("habnn", "sac", "td3", "a2c", "ppo", "noop")]  # columns of one episode
 _SPARE = [
     Style(colour, dashes) for dashes in ((2, 1), (7, 1, 1, 1), (1, 3)) for colour in ("#4B0082", "#AA4466", "#117733")
 ]

@@ -75,7 +75,7 @@ Stored = Sequence[tuple[Task, Outcome]]
 
 @dataclass(frozen=True)
 class Study(ABC):
-    """A set of tasks with everything about them that the engine does not know.
+    """A set of tasks, with all knowledge about the tasks that the engine does not have.
 
     A subclass is a frozen dataclass. Its fields are values that JSON can hold; they are the content of config.json.
     """
@@ -102,7 +102,7 @@ class Study(ABC):
         levels = [f"{name} {level_text(level)}" for name, level in task.factors.items()]
         return ", ".join([*levels, f"run {task.run}", f"seed {task.seed}"])
 
-    def _check_distinct(self, **values: Sequence[Any]) -> None:
+    def check_distinct(self, **values: Sequence[Any]) -> None:
         """Raise unless each sequence holds at least one value, and no value twice."""
         for name, items in values.items():
             if not items or any(item in items[:place] for place, item in enumerate(items)):
@@ -111,7 +111,7 @@ class Study(ABC):
                     "each once."
                 )
 
-    def _check_counts(self, **least: int) -> None:
+    def check_counts(self, **least: int) -> None:
         """Raise unless each named field is an integer of at least the value given."""
         for name, lowest in least.items():
             value = getattr(self, name)

@@ -22,7 +22,7 @@ from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
-from habnn_control.experiments._styles import STYLES, line_look, style_of
+from habnn_control.experiments._styles import COLUMN_STYLES, line_look, style_of
 from habnn_control.experiments.statistics import mean_band
 from habnn_control.experiments.summary import (
     Condition,
@@ -60,15 +60,9 @@ class Reference(NamedTuple):
     def at(self, condition: Mapping[str, Any], steps: int) -> pd.DataFrame:
         """Return the points of a condition that belong, and can be told apart, beside runs of `steps` steps."""
         points = self.points[self.points["timestep"] <= steps]
-        for name in argument_names(self.points):
+        for name in argument_columns(self.points):
             points = points[[name in condition and value == condition[name] for value in points[name]]]
         return points if steps <= _REFERENCE_REACH * self.points["timestep"].max() else points.iloc[:0]
-
-
-def argument_names(points: pd.DataFrame) -> list[str]:
-    """Return the argument columns of reference points: those between agent and timestep."""
-    names = list(points.columns)
-    return names[names.index("agent") + 1 : names.index("timestep")]
 
 
 def condition_text(arguments: Sequence[str], condition: Condition) -> str:
@@ -125,11 +119,14 @@ def losses_figure(
 
 
 def columns_figure(losses: pd.DataFrame, condition: Condition, columns: Sequence[str], width: float = WIDE) -> Figure:
-    """Draw the means of several columns for every agent over timesteps with 95 % intervals, under one condition."""
+    """Draw the means of columns for every agent over timesteps with 95 % intervals, under one condition.
+
+    Columns that runs under this condition do not have are left out.
+    """
     chosen = losses
     for name, value in zip(argument_columns(losses), condition, strict=True):
         chosen = chosen[chosen[name] == value]
-    curves = {name: curves_of(chosen, name) for name in columns}
+    curves = {name: curves_of(chosen, name) for name in columns if chosen[name].notna().all()}
     agents = _unique(chosen["agent"])
 
     def panel(name: str) -> Callable[[Axes], None]:
@@ -141,7 +138,7 @@ def columns_figure(losses: pd.DataFrame, condition: Condition, columns: Sequence
 
     steps = int(chosen["timestep"].max())
     height = max(_PANEL_HEIGHT, _LABEL_GAP * (len(agents) + 2))
-    return stacked_figure([panel(name) for name in columns], _timestep_label(steps), width, height)
+    return stacked_figure([panel(name) for name in curves], _timestep_label(steps), width, height)
 
 
 def stacked_figure(
@@ -187,7 +184,7 @@ def columns_panel(
     """Return a panel with several columns of one episode; `limits` are those of the vertical axis."""
 
     def draw(axes: Axes) -> None:
-        for (name, values), style in zip(columns.items(), cycle(STYLES.values()), strict=False):
+        for (name, values), style in zip(columns.items(), cycle(COLUMN_STYLES), strict=False):
             axes.plot(np.arange(1, len(values) + 1), values, label=name, **line_look(style))
         axes.set_ylabel(label)
         if limits is not None:

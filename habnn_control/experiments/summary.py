@@ -40,9 +40,9 @@ CurvesOf = dict[tuple[str, Condition], Curves]  # by agent and condition, both i
 
 
 def argument_columns(table: pd.DataFrame) -> list[str]:
-    """Return the names of the argument columns of a tidy table, or of a table made of it."""
+    """Return the names of the argument columns of a tidy table, of a summary or of comparisons."""
     names = list(table.columns)
-    end = next(names.index(name) for name in ("run", "window") if name in names)
+    end = min(names.index(name) for name in ("run", "window", "timestep") if name in names)
     return [name for name in names[:end] if name != "agent"]
 
 
@@ -149,9 +149,11 @@ def headline(summary: pd.DataFrame) -> pd.DataFrame:
 
 def headline_condition(table: pd.DataFrame) -> dict[str, str]:
     """Return the condition to look at first in a summary or in comparisons: all together where there are several."""
-    rows = table[argument_columns(table)].astype(str)
-    together = dict.fromkeys(rows.columns, ALL)
-    return together if len(rows) and (rows == ALL).all(axis=1).any() else dict(rows.iloc[0]) if len(rows) else {}
+    arguments = argument_columns(table)
+    together = dict.fromkeys(arguments, ALL)
+    if table.empty or not rows_of(table, together).empty:
+        return together
+    return {name: str(table[name].iloc[0]) for name in arguments}
 
 
 def rows_of(table: pd.DataFrame, condition: dict[str, str]) -> pd.DataFrame:

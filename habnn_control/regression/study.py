@@ -48,8 +48,8 @@ class RegressionStudy(Study):
     def __post_init__(self) -> None:
         for name in ("methods", "datasets", "checksums", "blocks"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        self._check_distinct(methods=self.methods, datasets=self.datasets, blocks=self.blocks)
-        self._check_counts(runs=1, seed=0, max_rows=0)
+        self.check_distinct(methods=self.methods, datasets=self.datasets, blocks=self.blocks)
+        self.check_counts(runs=1, seed=0, max_rows=0)
         for name in self.methods:
             methods.check(name)
 

@@ -48,8 +48,8 @@ class Bakery(Study):
     def __post_init__(self):
         for name in ("flours", "temperatures"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        self._check_distinct(flours=self.flours, temperatures=self.temperatures)
-        self._check_counts(runs=1, seed=0)
+        self.check_distinct(flours=self.flours, temperatures=self.temperatures)
+        self.check_counts(runs=1, seed=0)
 
     def tasks(self):
         factors = {"flour": self.flours, "temperature": self.temperatures}
