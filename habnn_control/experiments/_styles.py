@@ -7,6 +7,8 @@ _Dashes = tuple[float, ...] | None
 
 
 class Style(NamedTuple):
+    """Colour, dashes and marker of one line."""
+
     colour: str
     dashes: _Dashes = None  # lengths on, off, ... in units of the line width; None is solid
     marker: str = "o"
@@ -42,5 +44,6 @@ def style_of(agent: str, agents: Sequence[str]) -> Style:
 
 
 def line_look(style: Style) -> dict[str, Any]:
+    """Return the keyword arguments of `Axes.plot` for a style."""
     dashes = {} if style.dashes is None else {"dashes": style.dashes}
     return {"color": style.colour, "linewidth": 1.4, **dashes}
