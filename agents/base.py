@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from agents.event_log import EventLog
-from habnn_control.control.model import StepPrediction
+from habnn_control.control.model import StepPrediction, Transitions
 from habnn_control.support.files import save_arrays
 from habnn_control.support.names import nearest
 
@@ -64,6 +64,7 @@ class Agent(ABC):
     default_name: ClassVar[str] = ""  # the registered name of an agent that was built directly
     can_evaluate: ClassVar[bool] = True  # whether `predict` needs nothing but observations
     can_resume: ClassVar[bool] = True  # whether `learn` can do without a reset
+    trains_in_episodes: ClassVar[bool] = False  # whether steps before a measured run are ordinary training
 
     settings: dict[str, Any]
 
@@ -157,7 +158,7 @@ class Agent(ABC):
         episode_start: NDArray[np.bool_] | None = None,  # noqa: ARG002  # SB3's signature
         deterministic: bool = True,
     ) -> tuple[Action, State]:
-        """Choose the action for one observation, or one action a row for a batch (SB3's signature).
+        """Choose the action for one observation, or one action per row of a batch (SB3's signature).
 
         Parameters
         ----------
@@ -198,6 +199,20 @@ class Agent(ABC):
             "state": state,
         }
         save_arrays(path, header, arrays)
+
+    def pretrain(self, transitions: Transitions) -> Self:  # a hook
+        """Learn from logged steps before `learn`; only for agents with `can_pretrain()`."""
+        raise NotImplementedError(f"{self.name}: pretrain must be called on agents that can learn from logs.")
+
+    @classmethod
+    def can_pretrain(cls) -> bool:
+        """Return whether the agent can learn from logged steps."""
+        return cls.pretrain is not Agent.pretrain
+
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:  # noqa: ARG003  # a hook
+        """Return what a reader must know to judge runs of `steps` steps with these settings; None if nothing."""
+        return None
 
     @classmethod
     def setting_names(cls) -> list[str]:

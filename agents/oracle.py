@@ -1,5 +1,6 @@
 """The oracle: what planning can reach when the plant's equations and hidden state are known."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -64,6 +65,11 @@ class Oracle(Agent):
         self._plan: Plan | None = None  # of the decision before
         self._next_plan: Plan | None = None
         self._steps = 0
+
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """Say what its line means."""
+        return "oracle plans on the true simulator from the hidden state: about what can be reached at all."
 
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
         self._hidden = _hidden_state(info)

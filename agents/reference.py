@@ -1,5 +1,6 @@
 """Reference policies: what any learning agent has to beat before its curve means something."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
@@ -19,6 +20,11 @@ class Noop(Agent):
     def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
         super().__init__(env, seed=seed)
         self._action = _zero_action(env.action_space)
+
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:  # noqa: ARG003
+        """Say what its line means."""
+        return "noop never moves the actuators: an agent above its line does worse than leaving the plant alone."
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
         return self._action.copy()

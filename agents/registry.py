@@ -57,6 +57,12 @@ def agent_class(name: str) -> type[Agent]:
     return factory
 
 
+def preset(name: str) -> dict[str, Any]:
+    """Return the settings that the agent called `name` is built with unless the user gives others."""
+    check_name(name)
+    return dict(_ENTRIES[name].preset)
+
+
 def make(name: str, env: gym.Env[Any, Any], seed: int = 0, **settings: Any) -> Agent:
     """Build the agent called `name`.
 

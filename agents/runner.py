@@ -1,36 +1,51 @@
-"""Play one task of a study: an agent learns in the Industrial Benchmark while every step is recorded."""
+"""Run one task of a control study: an agent learns in an environment while every step is recorded."""
 
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from numpy.typing import NDArray
 
-import envs  # noqa: F401  # registers the environments
 from agents.base import Agent, Step
-from agents.mpc import MPCAgent
 from agents.registry import make
+from envs import find_plant
 from habnn_control.control.model import Transitions
-from habnn_control.experiments.engine import COLUMNS, Run, Task
+from habnn_control.experiments.engine import Outcome, Task, level_text
+
+BENCHMARK = "IndustrialBenchmark-v0"
 
 
 class Recorder(gym.Wrapper[Any, Any, Any, Any]):
-    """Record the loss, its parts and the steerings of every step, and the time spent inside the environment.
+    """Record the loss and the named observation entries of every step, and the time spent inside the environment.
+
+    The loss is info["loss"] if the environment gives one, else minus the reward.
 
     Parameters
     ----------
     env : gymnasium.Env
-        An Industrial Benchmark.
     seed : int
-        Seeds the first reset whatever seed an agent asks for, so that all agents meet the same plant.
+        Seeds the first reset whatever seed an agent asks for, so that all agents meet the same environment.
+
+    Attributes
+    ----------
+    labels : dict of str to int
+        Names of the recorded entries: those of the Plant of the environment, else entry_0, entry_1, ... Observations
+        that are neither a vector nor an integer have none.
+    env_seconds : float
+        Wall time inside `step` of the wrapped environment.
     """
 
     def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
         super().__init__(env)
+        self.labels = _labels(env)
+        self.env_seconds = 0.0
         self._seed: int | None = seed
         self._rows: list[tuple[float, ...]] = []
-        self.env_seconds = 0.0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset with the seed given at construction, later without one."""
@@ -42,80 +57,138 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         start = perf_counter()
         result = super().step(action)
         self.env_seconds += perf_counter() - start
-        info = result[4]
-        self._rows.append(tuple(float(info[name] if name in info else info["markov_state"][name]) for name in COLUMNS))
+        observation, reward, _, _, info = result
+        entries = np.ravel(observation) if self.labels else ()
+        loss = float(info["loss"]) if "loss" in info else -float(reward)
+        self._rows.append((loss, *(float(entries[k]) for k in self.labels.values())))
         return result
 
-    def columns(self) -> dict[str, np.ndarray]:
-        """Return what was recorded: one array for each of COLUMNS."""
-        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(COLUMNS))
-        return {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(COLUMNS)}
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """Return the loss and each recorded entry as an array with one value per step."""
+        names = ("loss", *self.labels)
+        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(names))
+        return {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(names)}
 
 
-def make_env(setpoint: float, **settings: Any) -> gym.Env[Any, Any]:
-    """Make the Industrial Benchmark as studies use it: one episode without an end unless settings say otherwise."""
-    return gym.make("IndustrialBenchmark-v0", **{"setpoint": setpoint, "max_episode_steps": -1, **settings})
+def _labels(env: gym.Env[Any, Any]) -> dict[str, int]:
+    space, plant = env.observation_space, find_plant(env)
+    if isinstance(space, gym.spaces.Box) and len(space.shape) == 1:
+        n_observed = space.shape[0]
+    else:
+        n_observed = 1 if isinstance(space, gym.spaces.Discrete) else 0
+    return {f"entry_{entry}": entry for entry in range(n_observed)} if plant is None else plant.labels(n_observed)
 
 
-def check_setpoint(setpoint: float) -> None:
-    """Raise unless the plant has this setpoint."""
-    if not 0.0 <= setpoint <= 100.0:
-        nearest = min(max(0.0, setpoint), 100.0)  # in this order NaN becomes 0
-        raise ValueError(f"plant: setpoint must be in 0..100, got {setpoint:g}; the nearest is {nearest:g}.")
+def measured_env(env: str, **arguments: Any) -> gym.Env[Any, Any]:
+    """Make the environment of a measured run.
+
+    An environment that offers a Plant is a process that runs on: it has no time limit unless `max_episode_steps` is
+    among the arguments. Any other environment keeps the limit it was registered with.
+    """
+    made = gym.make(env, **arguments)
+    if "max_episode_steps" in arguments or find_plant(made) is None:
+        return made
+    made.close()
+    return gym.make(env, max_episode_steps=-1, **arguments)
 
 
-def play(task: Task, tensorboard: str | None = None, **settings: Any) -> Run:
-    """Play a task and return its record.
+def make_env(setpoint: float, **arguments: Any) -> gym.Env[Any, Any]:
+    """Make the Industrial Benchmark as studies measure it; see `measured_env`."""
+    return measured_env(BENCHMARK, setpoint=setpoint, **arguments)
+
+
+def import_plugins(modules: Iterable[str]) -> None:
+    """Import modules that register agents or environments; modules of the working directory are found too."""
+    for name in modules:
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.append(here)
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise ValueError(
+                f"plugin: module must be one that Python can import, got {name!r} ({error}); add its "
+                "folder to PYTHONPATH."
+            ) from error
+
+
+def play(task: Task, tensorboard: str | None = None) -> Outcome:
+    """Run a task of `agents.study.ControlStudy` and return its record.
 
     Parameters
     ----------
     task : Task
-        What to play. Its `pretrain_steps` come before the measured episode, in an environment with another seed: for
-        the SB3 baselines that many steps of ordinary training in episodes of 1000 steps, for the HABNN agents a log of
-        as many steps of the agent "wander" to learn from. Other agents do without.
+        Its `pretrain_steps` come before the measured run, in an environment with another seed: as ordinary training for
+        agents that train in episodes, as a log of a wandering policy for agents that can learn from logged steps. Other
+        agents go without.
     tensorboard : str, optional
-        Folder for TensorBoard logs, one below it for each run.
-    **settings
-        Settings of the agent.
+        Folder for TensorBoard logs, one subfolder per run.
 
     Returns
     -------
-    Run
+    Outcome
+        One array per column with one value per step; `decision_seconds` is the wall time of the measured run without
+        the time inside env.step.
     """
     start = perf_counter()
-    log = Path(tensorboard) / f"setpoint-{task.setpoint:g}/seed-{task.seed}/{task.agent}" if tensorboard else None
-    with Recorder(make_env(task.setpoint, wandering=task.wandering), task.seed) as env:
-        agent = make(task.agent, env, task.agent_seed, **settings)
-        if task.pretrain_steps and task.agent.split("-")[0] in ("a2c", "td3", "sac", "ppo"):
-            _train(agent, task, log and log / "pretraining")
-            agent.set_env(env)
-        elif task.pretrain_steps and isinstance(agent, MPCAgent):
-            agent.pretrain(logged_steps(task))
+    import_plugins(task["plugins"])
+    log = _log_folder(task, tensorboard) if tensorboard else None
+    with Recorder(measured_env(task["env"], **env_arguments(task)), task.seed) as env:
+        agent = make(task["agent"], env, task["agent_seed"], **task["agent_settings"])
+        if task["pretrain_steps"]:
+            _pretrain(agent, task, env, log and log / "pretraining")
         before = perf_counter()
-        agent.learn(task.steps, tensorboard=log)
+        agent.learn(task["steps"], tensorboard=log)
         decision_seconds = perf_counter() - before - env.env_seconds
     columns = env.columns()
-    if len(columns["loss"]) != task.steps:
-        raise RuntimeError(f"{task.agent}: learn must step {task.steps} times, got {len(columns['loss'])} steps.")
-    return Run(columns, perf_counter() - start, decision_seconds)
+    if len(columns["loss"]) != task["steps"]:
+        raise RuntimeError(f"{task['agent']}: learn must step {task['steps']} times, got {len(columns['loss'])} steps.")
+    return Outcome(columns, {"wall_seconds": perf_counter() - start, "decision_seconds": decision_seconds})
 
 
-def _train(agent: Agent, task: Task, log: Path | None) -> None:
-    with make_env(task.setpoint, wandering=task.wandering, max_episode_steps=1000) as school:
-        school.reset(seed=task.agent_seed)
-        agent.set_env(school)
-        agent.learn(task.pretrain_steps, tensorboard=log)
+def env_arguments(task: Task) -> dict[str, Any]:
+    """Return the arguments of the environment of a task: those of the study, and the levels of the task."""
+    return {**task["env_arguments"], **_levels(task.factors)}
 
 
 def logged_steps(task: Task) -> Transitions:
-    """Let "wander" play `pretrain_steps` steps of the task's plant and return its log."""
+    """Let a wandering policy play `pretrain_steps` steps of the environment of a task and return the log."""
     steps: list[Step] = []
-    with make_env(task.setpoint, wandering=task.wandering) as plant:
-        plant.reset(seed=task.agent_seed)
-        make("wander", plant, task.agent_seed).learn(task.pretrain_steps, callback=steps.append)
+    with measured_env(task["env"], **env_arguments(task)) as env:
+        env.reset(seed=task["agent_seed"])
+        _behaviour(env, task["agent_seed"]).learn(task["pretrain_steps"], callback=steps.append)
+    ended = [step.terminated or step.truncated for step in steps]
     return Transitions(
         observations=np.array([step.observation for step in steps]),
         actions=np.array([step.action for step in steps]),
         next_observations=np.array([step.next_observation for step in steps]),
-        starts=np.arange(len(steps)) == 0,
+        starts=np.array([True, *ended[:-1]]),
     )
+
+
+def _pretrain(agent: Agent, task: Task, env: Recorder, log: Path | None) -> None:
+    if agent.trains_in_episodes:
+        with gym.make(task["env"], **env_arguments(task)) as school:
+            school.reset(seed=task["agent_seed"])
+            agent.set_env(school)
+            agent.learn(task["pretrain_steps"], tensorboard=log)
+        agent.set_env(env)
+    elif agent.can_pretrain():
+        agent.pretrain(logged_steps(task))
+
+
+def _behaviour(env: gym.Env[Any, Any], seed: int) -> Agent:
+    """Return the policy that makes logs: "wander" where it fits the environment, else "random"."""
+    try:
+        return make("wander", env, seed)
+    except ValueError:
+        return make("random", env, seed)
+
+
+def _levels(factors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: level for name, level in factors.items() if name != "agent"}
+
+
+def _log_folder(task: Task, root: str) -> Path:
+    levels = [f"{name}-{level_text(level)}" for name, level in _levels(task.factors).items()]
+    return Path(root, *levels, f"seed-{task.seed}", task["agent"])

@@ -3,7 +3,7 @@
 import inspect
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from agents.base import Action, Agent, Step, keyword_names
 
 _OURS = {"self", "policy", "env", "seed", "verbose", "device", "tensorboard_log", "_init_setup_model"}
+_LEARNING_STARTS, _PPO_ROLLOUT = 100, 2048  # SB3's defaults
 
 
 class SB3Agent(Agent):
@@ -44,6 +45,7 @@ class SB3Agent(Agent):
 
     algorithm: ClassVar[str]
     can_resume = False
+    trains_in_episodes = True
 
     def __init__(
         self,
@@ -145,14 +147,35 @@ class PPO(SB3Agent):
 
     default_name, algorithm = "ppo", "PPO"
 
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:
+        """Say that runs shorter than a rollout see no learning."""
+        if steps >= _PPO_ROLLOUT or "n_steps" in settings:
+            return None
+        return f"ppo with SB3's defaults learns after every {_PPO_ROLLOUT} steps: in {steps} steps it never does."
 
-class SAC(SB3Agent):
+
+class _OffPolicy(SB3Agent):
+    """An algorithm that begins with random actions (`learning_starts`)."""
+
+    @classmethod
+    def remark(cls, steps: int, settings: Mapping[str, Any]) -> str | None:
+        """Say how many steps are random actions."""
+        if "learning_starts" in settings:
+            return None
+        return (
+            f"td3 and sac with SB3's defaults draw random actions for their first {_LEARNING_STARTS} steps "
+            f"(learning_starts): {min(steps, _LEARNING_STARTS)} of the {steps} steps shown are warm-up, not learning."
+        )
+
+
+class SAC(_OffPolicy):
     """Soft actor-critic (Haarnoja et al. 2018); random actions for its first 100 steps by default."""
 
     default_name, algorithm = "sac", "SAC"
 
 
-class TD3(SB3Agent):
+class TD3(_OffPolicy):
     """Twin delayed deterministic policy gradient (Fujimoto et al. 2018); 100 random steps by default."""
 
     default_name, algorithm = "td3", "TD3"

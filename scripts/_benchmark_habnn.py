@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from habnn_control import HABNN
 
 Array = NDArray[np.float64]
-Task = Callable[[], int]
+Workload = Callable[[], int]
 
 WIDTHS = (50, 100, 200, 400, 800, 1600)
 # Bars are on the time of a sample inside HABNN.fit, which learns them one by one; a call of HABNN.update adds Python's
@@ -32,7 +32,7 @@ def _data(n: int, n_inputs: int, n_outputs: int) -> tuple[Array, Array]:
     return x, np.sin(x[:, :n_outputs])
 
 
-def _fit(network: HABNN, x: Array, y: Array) -> Task:
+def _fit(network: HABNN, x: Array, y: Array) -> Workload:
     """Return a task that learns the stream, from the same state in every round."""
     start = network.get_state()
 
@@ -44,7 +44,7 @@ def _fit(network: HABNN, x: Array, y: Array) -> Task:
     return fit
 
 
-def _update_plain(kind: type[PlainNetwork], network: HABNN, x: Array, y: Array) -> Task:
+def _update_plain(kind: type[PlainNetwork], network: HABNN, x: Array, y: Array) -> Workload:
     """Return a task that learns a few samples in plain NumPy, from the same state in every round."""
 
     def update() -> int:
@@ -86,7 +86,7 @@ def _against(key: str, name: str, times: dict[str, float], bar: float) -> list[R
     ]
 
 
-def _update_pytagi(x: Array, y: Array) -> Task:
+def _update_pytagi(x: Array, y: Array) -> Workload:
     """Return a task that updates pytagi's network with one sample after another: forward, output, backward, step."""
     from pytagi.nn import Linear, MixtureReLU, OutputUpdater, Sequential
 

@@ -1,7 +1,8 @@
-"""Compare agents on the Industrial Benchmark: play, store, summarise, draw and report.
+"""Compare agents in an environment: play, store, summarise, draw and report.
 
-Every agent plays every setpoint RUNS times from a cold start, learning as it goes; run r of every agent meets the
-same environment seed. Finished runs are kept: stop it when you like, the same command goes on where it stopped.
+Every agent plays every combination of environment arguments RUNS times from a cold start and learns online; run r of
+every agent meets the same environment seed. Finished runs are kept: after an interruption, the same command goes on
+where it stopped.
 """
 
 import sys
@@ -11,10 +12,11 @@ from time import perf_counter
 
 import agents
 from agents.event_log import check_tensorboard
-from agents.registry import check_name
-from agents.runner import check_setpoint, play
-from habnn_control.experiments.engine import Study, claim, describe, run_study, write_meta
-from habnn_control.experiments.report import write_report
+from agents.reporting import write_report
+from agents.runner import BENCHMARK, import_plugins, play
+from agents.study import ControlStudy, read_agent_settings, read_arguments
+from habnn_control.experiments.engine import claim, describe, run_study
+from habnn_control.experiments.provenance import write_meta
 from habnn_control.experiments.summary import headline
 from habnn_control.support.command_line import command, fail, flag, parse
 from habnn_control.support.extras import check_extra
@@ -27,19 +29,29 @@ class Config:
     agents: tuple[str, ...] = flag(
         ("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.names())}"
     )
-    setpoints: tuple[float, ...] = flag((100.0,), "loads of the plant, each in 0..100")
-    runs: int = flag(10, "runs of each agent at each setpoint")
+    env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
+    env_arg: tuple[str, ...] = flag(
+        (), "arguments of the environment, each name=value; name=value,value,... makes a grid", repeatable=True
+    )
+    setpoints: tuple[float, ...] = flag(
+        (), "loads of the plant, each in 0..100; short for --env-arg setpoint=...; 100 on the Industrial Benchmark"
+    )
+    wandering: bool = flag(False, "let the setpoint wander, starting at SETPOINTS; short for --env-arg wandering=True")
+    runs: int = flag(10, "runs of each agent under each combination of arguments")
     steps: int = flag(60, "steps of each run")
     seed: int = flag(0, "run r has the environment seed SEED + r")
     pretrain_steps: int = flag(
         0,
         "steps before the measured run: of training for SB3 agents, of the log of a wandering policy for HABNN agents",
     )
-    wandering: bool = flag(False, "let the setpoint wander, the plant's non-stationary mode; it starts at SETPOINTS")
-    jobs: int = flag(-1, "processes; -1 means one a core")
+    agent_settings: str = flag(
+        "", 'settings of agents as a JSON object by agent, such as \'{"habnn": {"horizon": 20}}\''
+    )
+    plugin: tuple[str, ...] = flag((), "modules to import first; they may register agents and environments")
+    jobs: int = flag(-1, "processes; -1 means one per core")
     backend: str = flag("loky", "where runs go: processes of this machine, or a dask cluster", choices=("loky", "dask"))
     scheduler: str = flag("", "address of the dask scheduler, such as tcp://host:8786")
-    tensorboard: str = flag("", "folder for TensorBoard logs, one below it for each run")
+    tensorboard: str = flag("", "folder for TensorBoard logs, one subfolder per run")
     out: str = flag("results/compare", "folder for the results")
     smoke: bool = flag(False, "two runs of twenty steps, to see that everything works")
 
@@ -62,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(f"{error}; {kept}")
 
 
-def run(config: Config, study: Study) -> int:
+def run(config: Config, study: ControlStudy) -> int:
     """Play, summarise and report; return the exit code."""
     start = perf_counter()
     ours = partial(play, tensorboard=config.tensorboard or None)
@@ -71,7 +83,7 @@ def run(config: Config, study: Study) -> int:
     finally:
         write_meta(config.out, command(), perf_counter() - start, **asdict(config))
     for failure in failures:
-        print(describe(failure), file=sys.stderr)
+        print(describe(study, failure), file=sys.stderr)
     if len(failures) < len(study.tasks()):
         summary, page = write_report([config.out])
         print(headline(summary).to_string(index=False))
@@ -79,14 +91,10 @@ def run(config: Config, study: Study) -> int:
     return 1 if failures else 0
 
 
-def resolve(config: Config) -> Study:
+def resolve(config: Config) -> ControlStudy:
     """Check the settings and return the study they describe."""
-    for name in config.agents:
-        check_name(name)
-    for setpoint in config.setpoints:
-        check_setpoint(setpoint)
     if config.jobs == 0:
-        raise ValueError("compare: jobs must be a number of processes or -1, got 0; pass --jobs -1 for one a core.")
+        raise ValueError("compare: jobs must be a number of processes or -1, got 0; pass --jobs -1 for one per core.")
     if (config.backend == "dask") != bool(config.scheduler):
         raise ValueError(
             f"compare: scheduler must be given with backend dask and only then, got {config.scheduler!r} with backend "
@@ -96,8 +104,20 @@ def resolve(config: Config) -> Study:
         check_extra("compare: backend dask", "distributed", "cluster")
     if config.tensorboard:
         check_tensorboard()
-    runs, steps = (min(config.runs, 2), min(config.steps, 20)) if config.smoke else (config.runs, config.steps)
-    return Study(config.agents, config.setpoints, runs, steps, config.seed, config.pretrain_steps, config.wandering)
+    import_plugins(config.plugin)
+    study = ControlStudy(
+        config.agents,
+        read_arguments(config.env_arg, env=config.env, setpoint=config.setpoints, wandering=(True,) * config.wandering),
+        runs=min(config.runs, 2) if config.smoke else config.runs,
+        steps=min(config.steps, 20) if config.smoke else config.steps,
+        seed=config.seed,
+        pretrain_steps=config.pretrain_steps,
+        env=config.env,
+        agent_settings=read_agent_settings(config.agent_settings),
+        plugins=config.plugin,
+    )
+    study.check()
+    return study
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Remake summary, figures and report from results folders; several folders are laid over each other."""
+"""Make summary, figures and report again from results folders; several folders are overlaid."""
 
 import sys
 from dataclasses import dataclass
 
-from habnn_control.experiments.report import write_report
+from agents.reporting import write_report
 from habnn_control.experiments.summary import headline
 from habnn_control.support.command_line import fail, flag, parse, positional
 
@@ -13,7 +13,7 @@ class Config:
     """Settings of a report."""
 
     folders: tuple[str, ...] = positional("results folders written by scripts/compare.py")
-    out: str = flag("", "folder for what is made; the results folder itself if there is only one")
+    out: str = flag("", "folder for tables, figures and report; the results folder itself if there is only one")
 
 
 def main(arguments: list[str] | None = None) -> int:

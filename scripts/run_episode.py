@@ -1,13 +1,14 @@
-"""Run one agent in the Industrial Benchmark and keep its losses, the agent itself and a picture.
+"""Run one agent in an environment and keep its losses, the agent itself and a picture.
 
 The same seed gives the episode that is run 0 of scripts/compare.py with that seed.
 """
 
 import json
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,17 +18,16 @@ from tqdm import tqdm
 
 import agents
 from agents.event_log import EventLog, check_tensorboard
-from agents.mpc import MPCAgent
-from agents.registry import check_name
-from agents.runner import Recorder, check_setpoint, make_env, play
-from habnn_control.control.model import StepPrediction as Prediction
-from habnn_control.experiments.engine import Run, Study, tidy_losses, write_csv
+from agents.reporting import actuator_columns
+from agents.runner import BENCHMARK, Recorder, env_arguments, import_plugins, measured_env, play
+from agents.study import ControlStudy, read_agent_settings, read_arguments
+from habnn_control.experiments.engine import Outcome, write_csv
 from habnn_control.experiments.plotting import (
+    columns_panel,
     loss_panel,
     prediction_panel,
     save_figure,
     stacked_figure,
-    steerings_panel,
 )
 from habnn_control.support.command_line import command, fail, flag, parse
 from habnn_control.support.files import atomic_write
@@ -35,7 +35,8 @@ from habnn_control.support.files import atomic_write
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
 
-_FIRST_JUDGED = 100  # step from which on the printed coverage counts
+_FIRST_JUDGED = 100  # first step of the printed coverage
+_REFERENCES = ("noop", "oracle")  # on the Industrial Benchmark
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,22 @@ class Config:
     """Settings of an episode."""
 
     agent: str = flag("habnn", f"one of {', '.join(agents.names())}")
-    setpoint: float = flag(100.0, "load of the plant, 0..100")
+    env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
+    env_arg: tuple[str, ...] = flag((), "arguments of the environment, each name=value", repeatable=True)
+    setpoint: tuple[float, ...] = flag(
+        (), "load of the plant, 0..100; short for --env-arg setpoint=...; 100 on the Industrial Benchmark"
+    )
     steps: int = flag(1000, "steps of the episode")
     seed: int = flag(0, "seed of the environment; the agent's own seed is derived from it")
+    agent_settings: str = flag(
+        "", 'settings of agents as a JSON object by agent, such as \'{"habnn": {"horizon": 20}}\''
+    )
+    plugin: tuple[str, ...] = flag((), "modules to import first; they may register agents and environments")
     load: str = flag("", "file of a saved agent to play instead, without learning unless --learn is given")
     learn: bool = flag(False, "let a loaded agent go on learning")
-    references: tuple[str, ...] = flag(("noop", "oracle"), "agents to play beside it for the picture")
+    references: tuple[str, ...] = flag(
+        (), f"agents to play beside it for the picture; {' and '.join(_REFERENCES)} on the Industrial Benchmark"
+    )
     tensorboard: str = flag("", "folder for a TensorBoard log")
     out: str = flag("runs/episode", "folder for losses.csv, predictions.csv, agent.npz and episode.png/svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")
@@ -59,10 +70,12 @@ def main(arguments: list[str] | None = None) -> int:
     config = parse(Config, __doc__, arguments)
     try:
         study = resolve(config)
-        env = Recorder(make_env(config.setpoint), config.seed)
-        agent = load(config, env) if config.load else agents.make(config.agent, env, study.tasks()[0].agent_seed)
+        task = study.tasks()[0]
+        env = Recorder(measured_env(study.env, **env_arguments(task)), config.seed)
+        made = (task["agent_seed"], task["agent_settings"])
+        agent = load(config, env) if config.load else agents.make(config.agent, env, made[0], **made[1])
         claim(Path(config.out), config)
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         return fail(error)
     try:
         run(config, study, agent, env)
@@ -71,26 +84,29 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run(config: Config, study: Study, agent: agents.Agent, env: Recorder) -> None:
-    """Play the episode, write what came of it and print the mean losses."""
+def run(config: Config, study: ControlStudy, agent: agents.Agent, env: Recorder) -> None:
+    """Play the episode, write losses, predictions, agent and picture, and print the mean losses."""
     out, (task, *others) = Path(config.out), study.tasks()
-    predictions: list[Prediction] = []
+    predictions: list[Any] = []
     log = config.tensorboard or None
     if config.load and not config.learn:
         evaluate(agent, env, study.steps, log)
     else:
         agent.learn(
-            study.steps, progress_bar=True, callback=lambda _: keep_prediction(agent, predictions), tensorboard=log
+            study.steps,
+            progress_bar=True,
+            callback=lambda _: predictions.append(agent.prediction),
+            tensorboard=log,
         )
     columns = env.columns()
-    write_csv(tidy_losses([(task._replace(agent=agent.name), Run(columns, 0.0, 0.0))]), out / "losses.csv")
+    played = replace(task, factors={**task.factors, "agent": agent.name})
+    outcome = Outcome(dict(columns), {"wall_seconds": 0.0, "decision_seconds": 0.0})
+    write_csv(study.tables([(played, outcome)])["losses"], out / "losses.csv")
     agent.save(out / "agent.npz")
-    bands = predicted_bands(columns, predictions)
+    bands = predicted_bands(env.labels, columns, predictions)
     write_bands(bands, out / "predictions.csv")
-    references = {other.agent: play(other).columns["loss"] for other in others if other.agent != agent.name}
-    panels: list[Panel] = [loss_panel(agent.name, columns["loss"], references), steerings_panel(columns)]
-    panels += [prediction_panel(name, *band[["measured", "low", "high"]].to_numpy().T) for name, band in bands.items()]
-    figure = stacked_figure(panels)
+    references = {other["agent"]: play(other).arrays["loss"] for other in others if other["agent"] != agent.name}
+    figure = stacked_figure([loss_panel(agent.name, columns["loss"], references), *panels(env, columns, bands)])
     for suffix in ("png", "svg"):
         save_figure(figure, out / f"episode.{suffix}")
     for name, loss in {agent.name: columns["loss"], **references}.items():
@@ -101,21 +117,32 @@ def run(config: Config, study: Study, agent: agents.Agent, env: Recorder) -> Non
     print(f"written to {out.resolve()}")
 
 
-def resolve(config: Config) -> Study:
+def resolve(config: Config) -> ControlStudy:
     """Check the settings and return a study of the agent and its references."""
-    for name in (config.agent, *config.references):
-        check_name(name)
-    check_setpoint(config.setpoint)
     if config.tensorboard:
         check_tensorboard()
-    names = dict.fromkeys((config.agent, *config.references))
-    return Study(
-        tuple(names), (config.setpoint,), 1, min(config.steps, 20) if config.smoke else config.steps, config.seed
+    import_plugins(config.plugin)
+    references = config.references or (_REFERENCES if config.env == BENCHMARK else ())
+    arguments = read_arguments(config.env_arg, env=config.env, setpoint=config.setpoint)
+    for name, values in arguments.items():
+        if len(values) > 1:
+            raise ValueError(f"run_episode: {name} must be one value, got {values}; scripts/compare.py plays grids.")
+    study = ControlStudy(
+        tuple(dict.fromkeys((config.agent, *references))),
+        arguments,
+        runs=1,
+        steps=min(config.steps, 20) if config.smoke else config.steps,
+        seed=config.seed,
+        env=config.env,
+        agent_settings=read_agent_settings(config.agent_settings),
+        plugins=config.plugin,
     )
+    study.check()
+    return study
 
 
 def load(config: Config, env: Recorder) -> agents.Agent:
-    """Return the saved agent; raise if it cannot play the way that is asked for."""
+    """Return the saved agent; raise if it cannot play in the way asked for."""
     agent = agents.load(config.load, env)
     if not (config.learn or agent.can_evaluate):
         raise ValueError(
@@ -147,27 +174,38 @@ def holds_episode(path: Path) -> bool:
     return isinstance(config, dict) and "episode" in config
 
 
-def keep_prediction(agent: agents.Agent, predictions: list[Prediction]) -> None:
-    """Append what the agent had predicted of the last step, if it is one that predicts."""
-    if isinstance(agent, MPCAgent) and agent.prediction is not None:
-        predictions.append(agent.prediction)
-
-
-def predicted_bands(columns: Mapping[str, Array], predictions: list[Prediction]) -> dict[str, pd.DataFrame]:
-    """Return what came and its 90 % band, for consumption and fatigue; nothing if not all steps were predicted."""
-    if len(predictions) != len(columns["loss"]):
+def predicted_bands(
+    labels: Mapping[str, int], columns: Mapping[str, Array], predictions: Sequence[Any]
+) -> dict[str, pd.DataFrame]:
+    """Return measured values and 90 % bands of each predicted entry; nothing unless all steps were predicted."""
+    if len(predictions) != len(columns["loss"]) or any(one is None for one in predictions):
         return {}
     bands = {}
-    for name, index in (("consumption", 5), ("fatigue", 4)):  # places in an observation
-        at = predictions[0].indices.tolist().index(index)
+    places = {int(index): place for place, index in enumerate(predictions[0].indices)}
+    for name in (name for name, entry in labels.items() if entry in places):
+        at = places[labels[name]]
         ends = {end: [float(getattr(one, end)[at]) for one in predictions] for end in ("low", "high")}
         timesteps = np.arange(1, len(predictions) + 1)
         bands[name] = pd.DataFrame({"timestep": timesteps, "measured": columns[name], **ends})
     return bands
 
 
+def panels(env: Recorder, columns: Mapping[str, Array], bands: Mapping[str, pd.DataFrame]) -> list[Panel]:
+    """Return the panels under the loss: actuators (or, if none are known, all entries without a band), and bands."""
+    actuators = actuator_columns(env, list(env.labels))
+    names = actuators or [name for name in env.labels if name not in bands]
+    entries = [env.labels[name] for name in names]
+    low, high = (np.ravel(getattr(env.observation_space, end, ())) for end in ("low", "high"))
+    limits = (float(low[entries].min()), float(high[entries].max())) if actuators else None
+    label = "actuator position" if actuators else "observation"
+    shown = [columns_panel({name: columns[name] for name in names}, label, limits)] if names else []
+    return shown + [
+        prediction_panel(name, *band[["measured", "low", "high"]].to_numpy().T) for name, band in bands.items()
+    ]
+
+
 def write_bands(bands: Mapping[str, pd.DataFrame], path: Path) -> None:
-    """Write the bands of all entries as one table; without any, leave none from an earlier episode."""
+    """Write the bands of all entries as one table; without bands, remove the table of an earlier episode."""
     if bands:
         write_csv(pd.concat(bands, names=["entry"]).reset_index("entry"), path)
     else:
@@ -175,7 +213,7 @@ def write_bands(bands: Mapping[str, pd.DataFrame], path: Path) -> None:
 
 
 def print_coverage(bands: Mapping[str, pd.DataFrame]) -> None:
-    """Print which part of what came lies in the bands, once these have had time to find their width."""
+    """Print which part of the measured values lies in the bands, without the first steps, where bands are wide."""
     for name, band in bands.items():
         judged = band[band["timestep"] >= _FIRST_JUDGED]
         if len(judged):
@@ -184,15 +222,17 @@ def print_coverage(bands: Mapping[str, pd.DataFrame]) -> None:
 
 
 def evaluate(agent: agents.Agent, env: Recorder, steps: int, tensorboard: str | None) -> None:
-    """Play without learning or exploring."""
-    observation, _ = env.reset()
-    state = None
+    """Play without learning or exploring; an episode that ends is followed by a reset."""
+    state, start = None, True
     with EventLog(tensorboard) as log:
         for timestep in tqdm(range(1, steps + 1), desc=agent.name):
-            start = np.array([timestep == 1])
-            action, state = agent.predict(observation, state=state, episode_start=start, deterministic=True)
-            observation, reward, _, _, info = env.step(action)
-            log.write(timestep, reward, info, {})
+            if start:
+                observation, _ = env.reset()
+            begins = np.array([start])
+            action, state = agent.predict(observation, state=state, episode_start=begins, deterministic=True)
+            observation, reward, terminated, truncated, info = env.step(action)
+            start = terminated or truncated
+            log.write(timestep, float(reward), info, {})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Choose the settings of the tuned SB3 agents by random search.
 
 Each trial draws settings from the space below and plays RUNS runs of STEPS steps; the lowest mean loss wins. The seeds
-must lie in 0..49, which no reported comparison uses. The winner goes by hand into agents/registry.py.
+must lie in 0..49, which no reported comparison uses. The best settings are copied by hand into agents/registry.py.
 """
 
 import sys
@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from agents.runner import play
-from habnn_control.experiments.engine import Study, Task, write_csv
+from agents.study import ControlStudy
+from habnn_control.experiments.engine import Task, write_csv
 from habnn_control.experiments.parallel import Progress, execute
 from habnn_control.support.command_line import fail, flag, parse
 
@@ -49,13 +50,13 @@ LAST_SEED = 49
 class Config:
     """Settings of a search."""
 
-    agent: str = flag("sac", "which one to tune", choices=tuple(SPACES))
+    agent: str = flag("sac", "the agent to tune", choices=tuple(SPACES))
     trials: int = flag(20, "settings to try; the first trial is SB3's defaults")
     runs: int = flag(4, "runs of each trial at each setpoint")
     steps: int = flag(300, "steps of each run")
     setpoints: tuple[float, ...] = flag((100.0,), "loads of the plant")
     seed: int = flag(0, "seed of the search and of the first run")
-    jobs: int = flag(-1, "processes; -1 means one a core")
+    jobs: int = flag(-1, "processes; -1 means one per core")
     out: str = flag("results/tune.csv", "table of all trials, best first")
 
 
@@ -63,7 +64,6 @@ class Job(NamedTuple):
     """One run of one trial."""
 
     trial: int
-    settings: dict[str, Any]
     task: Task
 
 
@@ -71,15 +71,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Search and return the exit code."""
     config = parse(Config, __doc__, arguments)
     try:
-        study = Study((config.agent,), config.setpoints, config.runs, config.steps, config.seed)
+        trials = draw(config.agent, config.trials, np.random.default_rng(config.seed))
+        studies = [study_of(config, settings) for settings in trials]
         if config.seed + config.runs - 1 > LAST_SEED:
             raise ValueError(
                 f"tune: seeds must be in 0..{LAST_SEED}, got up to {config.seed + config.runs - 1}; use fewer."
             )
     except ValueError as error:
         return fail(error)
-    trials = draw(config.agent, config.trials, np.random.default_rng(config.seed))
-    jobs = [Job(number, settings, task) for number, settings in enumerate(trials) for task in study.tasks()]
+    jobs = [Job(number, task) for number, study in enumerate(studies) for task in study.tasks()]
     losses: dict[int, list[float]] = {number: [] for number in range(len(trials))}
     with Progress([config.agent] * len(jobs), [config.agent] * len(jobs)) as progress:
         for job, loss in execute(mean_loss, jobs, config.jobs, None):
@@ -93,6 +93,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def study_of(config: Config, settings: dict[str, Any]) -> ControlStudy:
+    """Return the runs of one trial."""
+    arguments = {"setpoint": config.setpoints}
+    named = {config.agent: settings}
+    return ControlStudy((config.agent,), arguments, config.runs, config.steps, config.seed, agent_settings=named)
+
+
 def draw(agent: str, trials: int, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Return the settings to try: the defaults, then random ones."""
     space = SPACES[agent]
@@ -103,7 +110,7 @@ def draw(agent: str, trials: int, rng: np.random.Generator) -> list[dict[str, An
 
 def mean_loss(job: Job) -> float:
     """Play one run and return its mean loss."""
-    return float(play(job.task, **job.settings).columns["loss"].mean())
+    return float(play(job.task).arrays["loss"].mean())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Every method learns from 90 % of a set in one epoch (SVI 250, NUTS 100 draws) and predicts the rest: as it is, and with
 its inputs times 0.1, times 2 and plus three standard deviations. Run r of all methods has the same split. Finished runs
-are kept: stop it when you like, the same command goes on where it stopped.
+are kept: after an interruption, the same command goes on where it stopped.
 """
 
 import sys
@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
 
-from habnn_control.experiments.engine import claim, write_meta
+from habnn_control.experiments.engine import claim, describe
+from habnn_control.experiments.provenance import write_meta
 from habnn_control.regression import sensitivity
+from habnn_control.regression import study as studies
 from habnn_control.regression.data import SOURCES, locate, read, sha256
 from habnn_control.regression.methods import METHODS
 from habnn_control.regression.protocol import BLOCKS
 from habnn_control.regression.report import write_report
-from habnn_control.regression.study import RegressionStudy, read_study, run_study
 from habnn_control.support.command_line import command, fail, flag, parse
 
 
@@ -35,7 +36,7 @@ class Config:
     seed: int = flag(0, "run r has the split seed SEED + r")
     max_rows: int = flag(0, "rows used of each set; 0 means all")
     sensitivity: bool = flag(False, "the paper's tables over scale, dof and number of layers instead of the methods")
-    jobs: int = flag(1, "processes; -1 means one a core; training times are only comparable with 1")
+    jobs: int = flag(1, "processes; -1 means one per core; training times are only comparable with 1")
     out: str = flag("results/uci", "folder for the results")
     smoke: bool = flag(False, "two runs of three quick methods on 100 rows, to see that everything works")
 
@@ -45,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     config = parse(Config, __doc__, arguments)
     try:
         study, files = resolve(config)
-        claim(config.out, study, read_study)
+        claim(config.out, study)
     except (ValueError, OSError) as error:
         return fail(error)
     kept = f"finished runs are in {config.out}, and the same command goes on from there."
@@ -58,21 +59,21 @@ def main(arguments: list[str] | None = None) -> int:
         return fail(f"{error}; {kept}")
 
 
-def run(config: Config, study: RegressionStudy, files: dict[str, Path]) -> int:
+def run(config: Config, study: studies.RegressionStudy, files: dict[str, Path]) -> int:
     """Run what is missing and report; return the exit code."""
     start = perf_counter()
     try:
-        failures = run_study(study, files, config.out, config.jobs)
+        failures = studies.run(study, files, config.out, config.jobs)
     finally:
         write_meta(config.out, command(), perf_counter() - start, **asdict(config))
     for failure in failures:
-        print(failure, file=sys.stderr)
+        print(describe(study, failure), file=sys.stderr)
     if len(failures) < len(study.tasks()):
         print(write_report(config.out))
     return 1 if failures else 0
 
 
-def resolve(config: Config) -> tuple[RegressionStudy, dict[str, Path]]:
+def resolve(config: Config) -> tuple[studies.RegressionStudy, dict[str, Path]]:
     """Check the settings; return the study they describe and the file of each set."""
     files = {} if config.dataset_file and config.datasets == tuple(SOURCES) else _located(config)
     files |= {Path(path).stem: Path(path) for path in config.dataset_file}
@@ -87,7 +88,7 @@ def resolve(config: Config) -> tuple[RegressionStudy, dict[str, Path]]:
     for block in blocks:
         if block not in BLOCKS:
             raise ValueError(f"uci: blocks must be of {', '.join(BLOCKS)}, got {block!r}; choose these.")
-    return RegressionStudy(names, tuple(files), checksums, blocks, runs, config.seed, rows), files
+    return studies.RegressionStudy(names, tuple(files), checksums, blocks, runs, config.seed, rows), files
 
 
 def _located(config: Config) -> dict[str, Path]:

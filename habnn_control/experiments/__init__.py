@@ -1,1 +1,1 @@
-"""Experiments: run tasks, store and resume them, summarise, draw and report, for any task and any columns."""
+"""Experiments: run, store and resume tasks; summarise, draw and report results with any columns."""

@@ -1,24 +1,23 @@
-"""Studies: agents x setpoints x runs, played in parallel, stored run by run, resumed where they stopped.
+"""The experiment engine: run the tasks of a study in parallel, store every run, resume a study that was stopped.
 
-A study knows nothing of environments or agents: it hands every `Task` to a `play` function and stores the `Run` that
-comes back. A results folder holds
+The engine knows tasks, seeds, files and progress. A client tells the rest: a subclass of `Study` lists the tasks and
+turns stored outcomes into tables, and a function runs one task. A results folder holds
 
-- config.json: the study; a folder that holds another one is refused;
-- runs/AGENT/SETPOINT/RUN.run: one finished run a file, or RUN.error.txt if it failed;
-- losses.csv and losses.parquet: one row a step, in canonical order, equal byte for byte whatever the number of jobs;
-- timings.csv: wall and decision time of each run, which differ from machine to machine;
-- meta.json: command, versions, commit, wall time.
+- config.json: the fields of the study; a folder that holds another study is refused;
+- runs/LEVEL/.../RUN.run: one file per finished run, one folder level per factor; RUN.error.txt for a run that failed;
+- the tables of the study as CSV, in canonical order, byte-identical whatever the number of jobs;
+- meta.json: command, versions, commits, wall time (`habnn_control.experiments.provenance`).
 """
 
 import hashlib
 import json
-import platform
-import subprocess
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from importlib import metadata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -27,146 +26,185 @@ from numpy.typing import NDArray
 from habnn_control.experiments.parallel import Progress, execute
 from habnn_control.support.files import atomic_write, load_arrays, save_arrays
 
-COLUMNS = ("loss", "consumption", "fatigue", "velocity", "gain", "shift")
-_PACKAGES = ("habnn-control", "numpy", "scipy", "numba", "pandas", "gymnasium", "stable-baselines3", "torch", "joblib")
+_KIND = "run"  # of the file of a finished run
 
 
-class Task(NamedTuple):
-    """One run to play: `seed` is the environment's, the same for all agents; `agent_seed` the agent's own."""
+@dataclass(frozen=True)
+class Task:
+    """One run of a study.
 
-    agent: str
-    setpoint: float
-    run: int
-    seed: int
-    agent_seed: int
-    steps: int
-    pretrain_steps: int = 0
-    wandering: bool = False
-
-
-class Run(NamedTuple):
-    """What came of a task: one array of length `steps` for each of COLUMNS, and what it cost.
-
-    `decision_seconds` is the wall time of the measured episode without the time inside env.step.
+    Attributes
+    ----------
+    factors : mapping of str to JSON value
+        What distinguishes the task from the other tasks of the study, apart from `run`: one level per factor, in the
+        order of the folders in the path of the run and of the columns of its tables.
+    run : int
+        Number of the repetition, from 0.
+    seed : int
+        Seed of the conditions of the run: the same for all levels of all factors, so that runs can be paired.
+    settings : mapping of str to JSON value
+        Further input of the function that runs the task.
     """
 
-    columns: dict[str, NDArray[np.float64]]
-    wall_seconds: float
-    decision_seconds: float
+    factors: Mapping[str, Any]
+    run: int
+    seed: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the level of a factor, or a setting."""
+        return self.factors[name] if name in self.factors else self.settings[name]
+
+
+class Outcome(NamedTuple):
+    """What running a task returned: named arrays, and named numbers such as times."""
+
+    arrays: dict[str, NDArray[Any]]
+    numbers: dict[str, float]
 
 
 class Failure(NamedTuple):
-    """A task that raised or could not be stored, and why."""
+    """A task that raised or could not be stored, and the reason: a traceback or an error message."""
 
     task: Task
     reason: str
 
 
-@dataclass(frozen=True)
-class Study:
-    """What is played: every agent at every setpoint, `runs` times `steps` steps.
+Stored = Sequence[tuple[Task, Outcome]]
 
-    Run r meets the environment seed `seed + r`, whatever the agent, so agents can be compared in pairs.
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """A set of tasks, with all knowledge about the tasks that the engine does not have.
+
+    A subclass is a frozen dataclass. Its fields are values that JSON can hold; they are the content of config.json.
     """
 
-    agents: tuple[str, ...]
-    setpoints: tuple[float, ...]
-    runs: int
-    steps: int
-    seed: int = 0
-    pretrain_steps: int = 0
-    wandering: bool = False
+    name: ClassVar[str]  # of the kind of study, for messages
+    script: ClassVar[str]  # that makes results folders of this kind, for messages
+    group: ClassVar[str]  # the factor with one line of progress per level
+    parquet: ClassVar[tuple[str, ...]] = ()  # tables that are written as Parquet too
 
-    def __post_init__(self) -> None:
-        for name in ("agents", "setpoints"):
-            values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"Study: {name} must be distinct and at least one, got {values}; name each once.")
-        for name, least in (("runs", 1), ("steps", 1), ("seed", 0), ("pretrain_steps", 0)):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= least):
-                raise ValueError(f"Study: {name} must be an integer of at least {least}, got {value!r}; change it.")
-
+    @abstractmethod
     def tasks(self) -> list[Task]:
-        """Return all tasks in canonical order: by agent, setpoint, run."""
-        return [
-            Task(
-                agent,
-                float(setpoint),
-                run,
-                self.seed + run,
-                agent_seed(self.seed, run, agent),
-                self.steps,
-                self.pretrain_steps,
-                self.wandering,
-            )
-            for agent in self.agents
-            for setpoint in self.setpoints
-            for run in range(self.runs)
-        ]
+        """Return all tasks in canonical order; see `grid`."""
+
+    @abstractmethod
+    def tables(self, stored: Stored) -> dict[str, pd.DataFrame]:
+        """Return the tables of stored outcomes, which come in canonical order, by file name without suffix."""
+
+    def fits(self, task: Task, outcome: Outcome) -> bool:  # noqa: ARG002  # a hook
+        """Return whether a stored outcome is complete."""
+        return True
+
+    def label(self, task: Task) -> str:
+        """Return how messages about a task name it."""
+        levels = [f"{name} {level_text(level)}" for name, level in task.factors.items()]
+        return ", ".join([*levels, f"run {task.run}", f"seed {task.seed}"])
+
+    def check_distinct(self, **values: Sequence[Any]) -> None:
+        """Raise unless each sequence holds at least one value, and no value twice."""
+        for name, items in values.items():
+            if not items or any(item in items[:place] for place, item in enumerate(items)):
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be distinct and at least one, got {tuple(items)}; name "
+                    "each once."
+                )
+
+    def check_counts(self, **least: int) -> None:
+        """Raise unless each named field is an integer of at least the value given."""
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= lowest):
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be an integer of at least {lowest}, got {value!r}; change it."
+                )
 
 
-def agent_seed(seed: int, run: int, agent: str) -> int:
-    """Derive the agent's own 32-bit seed; another run or another agent gives an independent one."""
-    digest = int.from_bytes(hashlib.sha256(agent.encode()).digest()[:8], "big")
+S = TypeVar("S", bound=Study)
+
+
+def grid(
+    factors: Mapping[str, Sequence[Any]], runs: int, seed: int, settings: Callable[[Mapping[str, Any], int], Any]
+) -> list[Task]:
+    """Return one task per combination of levels and run, the last factor and the run varying fastest.
+
+    Parameters
+    ----------
+    factors : mapping of str to sequence
+        The levels of each factor.
+    runs : int
+        Repetitions of each combination; run r has the seed `seed + r`.
+    seed : int
+    settings : callable
+        Returns the settings of the task with the given levels and run.
+    """
+    return [
+        Task(levels, run, seed + run, settings(levels, run))
+        for combination in product(*factors.values())
+        for levels in [dict(zip(factors, combination, strict=True))]
+        for run in range(runs)
+    ]
+
+
+def derive_seed(seed: int, run: int, name: str) -> int:
+    """Return a 32-bit seed for one participant of a run; other runs and other names have independent seeds."""
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return int(np.random.SeedSequence((seed, run, digest)).generate_state(1)[0])
 
 
 def run_study(
     study: Study,
-    play: Callable[[Task], Run],
+    play: Callable[[Task], Outcome],
     folder: str | Path,
     jobs: int = 1,
     scheduler: str | None = None,
 ) -> list[Failure]:
-    """Play the tasks that `folder` does not hold yet and write its tables.
+    """Run the tasks whose outcomes `folder` does not hold yet and write the tables of the study.
 
-    A run that raises is recorded and reported, the others go on; calling again plays what is missing.
+    A task that raises is recorded and reported while the others go on. Calling again runs what is missing.
 
     Parameters
     ----------
     study : Study
-        What to play.
     play : callable
-        Plays one task; must be picklable when `jobs` is above 1 or a scheduler is given.
+        Runs one task; must be picklable if `jobs` is not 1 or a scheduler is given.
     folder : str or Path
-        Where results are; made if missing.
+        Results folder; made if missing.
     jobs : int
-        Number of worker processes; -1 means one a core.
+        Number of worker processes; -1 means one per core.
     scheduler : str, optional
-        Address of a dask.distributed scheduler that takes the runs instead of local processes.
+        Address of a dask.distributed scheduler whose workers run the tasks instead of local processes.
 
     Returns
     -------
     list of Failure
-        Empty when all went well.
+        In canonical order; empty if every task succeeded.
     """
     folder = Path(folder)
     tasks = study.tasks()
     claim(folder, study)
-    pending = [task for task in tasks if load_run(folder, task) is None]
-    pending.sort(key=lambda task: task.run)  # all agents advance together: a stopped study is still a fair one
+    pending = [task for task in tasks if load_outcome(folder, study, task) is None]
+    pending.sort(key=lambda task: task.run)  # all levels advance together: a stopped study can be compared too
     failures = []
-    with Progress([task.agent for task in tasks], [task.agent for task in pending]) as progress:
+    groups, left = ([str(task.factors[study.group]) for task in some] for some in (tasks, pending))
+    with Progress(groups, left) as progress:
         for task, outcome in execute(play, pending, jobs, scheduler):
             if failure := _store(folder, task, outcome):
                 failures.append(failure)
-                progress.say(describe(failure))
-            progress.advance(task.agent)
+                progress.say(describe(study, failure))
+            progress.advance(str(task.factors[study.group]))
     write_tables(folder, study)
     return sorted(failures, key=lambda failure: tasks.index(failure.task))
 
 
-def claim(folder: str | Path, study: Any, read: Callable[[str | Path], Any] | None = None) -> None:
-    """Write config.json, or raise if the folder holds anything but this very study.
-
-    `study` is a dataclass; `read` returns the one a folder holds (`read_study` if None).
-    """
+def claim(folder: str | Path, study: Study) -> None:
+    """Write config.json, or raise if the folder holds anything but this study."""
     folder = Path(folder)
-    wanted = json.loads(json.dumps(asdict(study)))
+    wanted = _configuration(study)
     wish = f"study: out must be an empty folder or hold the same study, got {folder}"
     if (folder / "config.json").exists():
-        found = json.loads(json.dumps(asdict((read or read_study)(folder))))
+        found = _configuration(read_study(folder, type(study)))
         changes = [f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]]
         if changes:
             remedy = "choose another folder, or repeat the command that made this one."
@@ -178,104 +216,69 @@ def claim(folder: str | Path, study: Any, read: Callable[[str | Path], Any] | No
             file.write((json.dumps(wanted, indent=2) + "\n").encode())
 
 
-def describe(failure: Failure) -> str:
-    """Return one line: which run failed, its seed and the error."""
-    task = failure.task
-    error = failure.reason.strip().splitlines()[-1]
-    return f"failed: agent {task.agent}, setpoint {task.setpoint:g}, run {task.run}, seed {task.seed}: {error}"
-
-
-def run_path(folder: str | Path, task: Task) -> Path:
-    """Return where a task's finished run is stored."""
-    return Path(folder) / "runs" / task.agent / f"{task.setpoint:g}" / f"{task.run:04d}.run"
-
-
-def load_run(folder: str | Path, task: Task) -> Run | None:
-    """Return the stored run of a task, or None if it is missing, damaged or of another task."""
-    try:
-        header, columns = load_arrays(run_path(folder, task), "run")
-    except (OSError, ValueError):
-        return None
-    complete = all(name in columns and columns[name].shape == (task.steps,) for name in COLUMNS)
-    if not complete or header.get("task") != list(task):
-        return None
-    return Run(columns, header["wall_seconds"], header["decision_seconds"])
-
-
-def read_study(folder: str | Path) -> Study:
-    """Return the study a results folder holds."""
-    wish = f"study: {folder} must be a results folder with the config.json of a comparison"
-    remedy = "choose a folder that scripts/compare.py wrote, or for a new study an empty one."
+def read_study(folder: str | Path, kind: type[S]) -> S:
+    """Return the study of class `kind` that a results folder holds."""
+    wish = f"study: {folder} must be a results folder with the config.json of a {kind.name}"
+    remedy = f"choose a folder that {kind.script} wrote, or for a new study an empty one."
     try:
         config = json.loads((Path(folder) / "config.json").read_text())
-        if not isinstance(config, dict) or config.keys() != {item.name for item in fields(Study)}:
+        if not isinstance(config, dict) or config.keys() != {item.name for item in fields(kind)}:
             raise ValueError(f"that of something else ({json.dumps(config):.60}...)")
-        return Study(**config | {"agents": tuple(config["agents"]), "setpoints": tuple(config["setpoints"])})
+        return kind(**config)
     except (OSError, ValueError, TypeError) as error:
         raise ValueError(f"{wish}, got {error}; {remedy}") from error
 
 
-def write_tables(folder: str | Path, study: Study) -> None:
-    """Write losses.csv, losses.parquet and timings.csv from the stored runs, in canonical order."""
-    folder = Path(folder)
-    stored = [(task, run) for task in study.tasks() if (run := load_run(folder, task)) is not None]
-    losses = tidy_losses(stored)
-    write_csv(losses, folder / "losses.csv")
-    with atomic_write(folder / "losses.parquet") as file:
-        losses.to_parquet(file, index=False)
-    timings = _index_columns(stored, [1 for _ in stored])
-    timings["steps"] = [task.steps for task, _ in stored]
-    timings["wall_seconds"] = [run.wall_seconds for _, run in stored]
-    timings["decision_seconds"] = [run.decision_seconds for _, run in stored]
-    write_csv(pd.DataFrame(timings), folder / "timings.csv")
+def describe(study: Study, failure: Failure) -> str:
+    """Return one line: the task that failed, and the last line of the reason."""
+    return f"failed: {study.label(failure.task)}: {failure.reason.strip().splitlines()[-1]}"
 
 
-def read_tables(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return losses.csv and timings.csv of a results folder."""
-    losses, timings = (pd.read_csv(Path(folder) / f"{name}.csv") for name in ("losses", "timings"))
-    if losses.empty:
-        raise ValueError(f"study: {folder} must hold at least one finished run, got none; repeat the comparison.")
-    return losses, timings
+def level_text(level: Any) -> str:
+    """Return the level of a factor as text that no other level has: 100 for 100.0, all digits where they matter."""
+    if isinstance(level, float) and (float(f"{level:g}") == level or level != level):  # NaN is not equal to itself
+        return f"{level:g}"
+    if isinstance(level, str) and not _is_json(level):
+        return level
+    return json.dumps(level)
 
 
-def write_meta(folder: str | Path, command: str, wall_seconds: float, **settings: Any) -> None:
-    """Write meta.json: how, with what and in how much time the results came about, over all calls that resumed it."""
-    path = Path(folder) / "meta.json"
-    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"wall_seconds": 0.0, "commits": []}
-    meta = {
-        "command": command,
-        "settings": settings,
-        "wall_seconds": round(before["wall_seconds"] + wall_seconds, 3),
-        "commits": sorted({*before["commits"], _commit()}),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "versions": {name: _version(name) for name in _PACKAGES},
-    }
-    with atomic_write(path) as file:
-        file.write((json.dumps(meta, indent=2) + "\n").encode())
+def run_path(folder: str | Path, task: Task) -> Path:
+    """Return the file of a finished run."""
+    levels = [_file_name(level_text(level)) for level in task.factors.values()]
+    return Path(folder, "runs", *levels, f"{task.run:04d}.run")
 
 
-def _commit() -> str:
-    """Return the commit this package is checked out at, with + if files differ from it."""
-    call = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def _version(package: str) -> str:
+def load_outcome(folder: str | Path, study: Study, task: Task) -> Outcome | None:
+    """Return the stored outcome of a task, or None if the file is missing, damaged or that of another task."""
     try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+        header, arrays = load_arrays(run_path(folder, task), _KIND)
+    except (OSError, ValueError):
+        return None
+    if header.get("task") != json.loads(json.dumps(asdict(task))):
+        return None
+    outcome = Outcome(arrays, header["numbers"])
+    return outcome if study.fits(task, outcome) else None
 
 
-def tidy_losses(stored: list[tuple[Task, Run]]) -> pd.DataFrame:
-    """Return the rows of losses.csv, one a step, in the order given."""
-    columns = _index_columns(stored, [task.steps for task, _ in stored])
-    columns["timestep"] = np.concatenate([np.arange(1, task.steps + 1) for task, _ in stored] or [np.arange(0)])
-    for name in COLUMNS:
-        columns[name] = np.concatenate([run.columns[name] for _, run in stored] or [np.empty(0)])
-    return pd.DataFrame(columns)
+def write_tables(folder: str | Path, study: Study) -> None:
+    """Write the tables of a study from its stored outcomes, in canonical order."""
+    folder = Path(folder)
+    outcomes = [(task, load_outcome(folder, study, task)) for task in study.tasks()]
+    tables = study.tables([(task, outcome) for task, outcome in outcomes if outcome is not None])
+    for name, table in tables.items():
+        write_csv(table, folder / f"{name}.csv")
+        if name in study.parquet:
+            with atomic_write(folder / f"{name}.parquet") as file:
+                table.to_parquet(file, index=False)
+
+
+def read_tables(folder: str | Path, *names: str) -> tuple[pd.DataFrame, ...]:
+    """Return tables of a results folder, the first of which must not be empty."""
+    tables = tuple(pd.read_csv(Path(folder) / f"{name}.csv") for name in names)
+    if tables[0].empty:
+        raise ValueError(f"study: {folder} must hold at least one finished run, got none; repeat the command.")
+    return tables
 
 
 def write_csv(table: pd.DataFrame, path: str | Path) -> None:
@@ -284,26 +287,48 @@ def write_csv(table: pd.DataFrame, path: str | Path) -> None:
         table.to_csv(file, index=False, lineterminator="\n")
 
 
-def _index_columns(stored: list[tuple[Task, Run]], repeats: list[int]) -> dict[str, Any]:
-    setpoints = np.array([task.setpoint for task, _ in stored], dtype=np.float64)
-    whole = (setpoints % 1 == 0).all()  # "100" reads better than "100.0"
-    columns: dict[str, Any] = {
-        "agent": [task.agent for task, _ in stored],
-        "setpoint": setpoints.astype(np.int64) if whole else setpoints,
-        "run": np.array([task.run for task, _ in stored], dtype=np.int64),
-        "seed": np.array([task.seed for task, _ in stored], dtype=np.int64),
-    }
+def index_columns(stored: Stored, factors: Sequence[str], repeats: Sequence[int]) -> dict[str, NDArray[Any]]:
+    """Return one column per factor, then run and seed, with as many rows per task as `repeats` says."""
+    columns: dict[str, Any] = {name: _level_column([task.factors[name] for task, _ in stored]) for name in factors}
+    columns["run"] = np.array([task.run for task, _ in stored], dtype=np.int64)
+    columns["seed"] = np.array([task.seed for task, _ in stored], dtype=np.int64)
     return {name: np.repeat(values, repeats) for name, values in columns.items()}
 
 
-def _store(folder: Path, task: Task, outcome: Run | str) -> Failure | None:
-    """Store a run, or the reason why there is none."""
+def _level_column(levels: list[Any]) -> NDArray[Any]:
+    """Return numbers as numbers (whole ones without a point) and other levels as text."""
+    if not all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels):
+        return np.array([level_text(level) for level in levels], dtype=object)
+    numbers = np.array(levels, dtype=np.float64)
+    return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
+
+
+def _configuration(study: Study) -> dict[str, Any]:
+    configuration: dict[str, Any] = json.loads(json.dumps(asdict(study)))
+    return configuration
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _file_name(text: str) -> str:
+    """Return a file name for a text, another one for every text and valid on every file system."""
+    name = quote(text, safe="@=,+ ")
+    return name if name.strip(".") else name.replace(".", "%2E") or "%"
+
+
+def _store(folder: Path, task: Task, outcome: Outcome | str) -> Failure | None:
+    """Store the outcome of a task, or the reason why there is none."""
     path = run_path(folder, task)
     report = path.with_suffix(".error.txt")
     try:
-        if isinstance(outcome, Run):
-            times = {"wall_seconds": outcome.wall_seconds, "decision_seconds": outcome.decision_seconds}
-            save_arrays(path, {"kind": "run", "task": list(task), **times}, outcome.columns)
+        if isinstance(outcome, Outcome):
+            save_arrays(path, {"kind": _KIND, "task": asdict(task), "numbers": outcome.numbers}, outcome.arrays)
             report.unlink(missing_ok=True)
             return None
         with atomic_write(report) as file:

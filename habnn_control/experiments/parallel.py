@@ -1,4 +1,4 @@
-"""Run tasks in parallel processes or on a cluster, one bad task never taking the others with it."""
+"""Run tasks in parallel processes or on a cluster; a task that fails never ends the others."""
 
 import sys
 import traceback
@@ -28,7 +28,7 @@ def execute(
     function : callable
         Called with one task, on one thread.
     tasks : sequence
-        What to do.
+        Arguments of `function`.
     jobs : int
         Number of local processes; 1 means this one.
     scheduler : str, optional
@@ -41,7 +41,7 @@ def execute(
             yield tasks[index], result
     except BrokenProcessPool:
         # A worker died without a Python error (a segmentation fault, the out-of-memory killer) and took the pool
-        # with it. Nobody knows whose fault it was, so the rest runs one process a task.
+        # with it. Nobody knows whose fault it was, so the remaining tasks run in one process each.
         for index, task in enumerate(tasks):
             if index not in finished:
                 yield task, _isolated(function, task)
@@ -55,9 +55,9 @@ def _parallel(
             stack.enter_context(_client(scheduler))
             stack.enter_context(parallel_config("dask", n_jobs=-1))
         else:
-            # Loky replaces workers whose memory grows, as SB3's does, and warns of it: nothing a user can do.
+            # Loky replaces workers whose memory grows, and warns: there is nothing a user can do about it.
             warnings.filterwarnings("ignore", message="A worker stopped")
-            # The timeout ends the workers of a killed study: nobody else is left to do it.
+            # The timeout ends the workers of a killed study: no other process is left to do it.
             options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
             stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
         parallel = Parallel(batch_size=1, return_as="generator_unordered")
@@ -93,14 +93,14 @@ def _isolated(function: Callable[[T], R], task: T) -> R | str:
 
 
 class Progress:
-    """One line of progress with an ETA for each group of tasks; plain lines when nobody watches a terminal.
+    """Progress with one bar per group of tasks, or plain lines if stderr is not a terminal.
 
     Parameters
     ----------
     groups : sequence of str
         The group of every task.
     pending : sequence of str
-        The group of every task that is still to do.
+        The group of every task that has not run yet.
     """
 
     def __init__(self, groups: Sequence[str], pending: Sequence[str]) -> None:
@@ -131,5 +131,5 @@ class Progress:
             print(f"{group}: {done}/{total} runs", file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
-        """Print a line without tearing the progress lines."""
+        """Print a message above the progress bars."""
         tqdm.write(message, file=sys.stderr)

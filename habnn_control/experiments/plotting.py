@@ -1,11 +1,12 @@
-"""Figures: loss over timesteps, steering trajectories, and stacked panels of one episode.
+"""Figures: quantities over timesteps for studies, and stacked panels for one episode.
 
-Every line has its own colour (Okabe and Ito's, made for colour-blind readers), its own dashes for print in grey, and
-its name beside its end. Figures are built without pyplot, so nothing depends on a display or on global state.
+Every line has its own colour (Okabe and Ito's palette for colour-blind readers), its own dashes for print in grey, and
+its name beside its end. Figures are built without pyplot, so they depend neither on a display nor on global state.
 """
 
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,55 +22,63 @@ from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
+from habnn_control.experiments._styles import COLUMN_STYLES, line_look, style_of
 from habnn_control.experiments.statistics import mean_band
-from habnn_control.experiments.summary import CurvesOf, curves_of
+from habnn_control.experiments.summary import (
+    Condition,
+    CurvesOf,
+    argument_columns,
+    conditions_of,
+    curves_of,
+    value_text,
+)
 from habnn_control.support.files import atomic_write
-
-# Printed in the paper, figure "Performance on the Industrial Benchmark" (setpoint 100): loss at these timesteps.
-PAPER_TIMESTEPS = (10, 20, 30, 40, 50, 60)
-_PAPER_SETPOINT = 100.0
-_PAPER_STEPS = 300  # runs longer than this would press the points into one heap
-PAPER_LOSSES = {
-    "habnn": (335, 381, 376, 357, 401, 352),
-    "a2c": (381, 458, 487, 512, 556, 570),
-    "td3": (318, 409, 576, 794, 911, 909),
-    "sac": (405, 491, 625, 805, 1027, 1075),
-}
 
 WIDE, NARROW = 8.0, 3.9  # inches: for a page, and for a telephone held upright
 _PANEL_HEIGHT = 2.0
-_POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would be a thicket
+_POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would hide each other
+_REFERENCE_REACH = 5  # runs longer than so many times the last reference timestep would crowd the points at the left
 _FONT = 9.0
 _LABEL_GAP = 1.2 * _FONT / 72.0  # inches between the labels of two lines
 _LOG_TICKS = (50, 70, 100, 150, 200, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000, 5000)
-_Dashes = tuple[float, ...] | None
 
 
-class _Style(NamedTuple):
-    colour: str
-    dashes: _Dashes = None  # lengths on, off, ... in units of the line width; None is solid
-    marker: str = "o"
+class Reference(NamedTuple):
+    """Values from elsewhere to show beside measured curves.
+
+    Attributes
+    ----------
+    points : DataFrame
+        Columns agent, the arguments that the values belong to, timestep and the quantity.
+    title : str
+        Heading of their legend.
+    """
+
+    points: pd.DataFrame
+    title: str
+
+    def at(self, condition: Mapping[str, Any], steps: int) -> pd.DataFrame:
+        """Return the points of a condition that belong, and can be told apart, beside runs of `steps` steps."""
+        points = self.points[self.points["timestep"] <= steps]
+        for name in argument_columns(self.points):
+            points = points[[name in condition and value == condition[name] for value in points[name]]]
+        return points if steps <= _REFERENCE_REACH * self.points["timestep"].max() else points.iloc[:0]
 
 
-_STYLES = {
-    "habnn": _Style("#0072B2", None, "o"),
-    "habnn-paper": _Style("#56B4E9", (6, 2), "p"),
-    "a2c": _Style("#E69F00", (4, 1.5), "s"),
-    "td3": _Style("#009E73", (1, 1.2), "^"),
-    "sac": _Style("#D55E00", (5, 1.5, 1, 1.5), "D"),
-    "ppo": _Style("#CC79A7", (3, 1, 1, 1, 1, 1), "v"),
-    "noop": _Style("#555555", (8, 3)),
-    "random": _Style("#888888", (1, 2.5)),
-    "hold": _Style("#8C510A", (3, 3)),
-    "oracle": _Style("#000000", None),
-}
-_SPARE = [
-    _Style(colour, dashes) for dashes in ((2, 1), (7, 1, 1, 1), (1, 3)) for colour in ("#4B0082", "#AA4466", "#117733")
-]
+def condition_text(arguments: Sequence[str], condition: Condition) -> str:
+    """Return a condition as text, such as "setpoint 100"; empty without arguments."""
+    return ", ".join(f"{name} {value_text(value)}" for name, value in zip(arguments, condition, strict=True))
 
 
-def losses_figure(losses: pd.DataFrame, width: float = WIDE) -> Figure:
-    """Draw the mean loss of every agent over timesteps with its 95 % interval, one panel a setpoint.
+def losses_figure(
+    losses: pd.DataFrame,
+    width: float = WIDE,
+    *,
+    column: str = "loss",
+    label: str | None = None,
+    reference: Reference | None = None,
+) -> Figure:
+    """Draw the mean of a quantity of every agent over timesteps with its 95 % interval, one panel per condition.
 
     Parameters
     ----------
@@ -77,50 +86,57 @@ def losses_figure(losses: pd.DataFrame, width: float = WIDE) -> Figure:
         As in losses.csv.
     width : float
         Inches; `NARROW` stacks the panels.
+    column : str
+        The quantity.
+    label : str, optional
+        Label of the vertical axis if there is one row of panels; the column's name otherwise.
+    reference : Reference, optional
+        Points to draw as hollow markers.
 
     Returns
     -------
     Figure
     """
-    curves = curves_of(losses)
+    curves, arguments, conditions = curves_of(losses, column), argument_columns(losses), conditions_of(losses)
     agents = _unique(agent for agent, _ in curves)
-    setpoints = _unique(setpoint for _, setpoint in curves)
-    columns = 1 if width < WIDE or len(setpoints) == 1 else 2
-    rows = -(-len(setpoints) // columns)
+    columns = 1 if width < WIDE or len(conditions) == 1 else 2
+    rows = -(-len(conditions) // columns)
     steps = max(item.values.shape[1] for item in curves.values())
-    height = max(4.4 if len(setpoints) == 1 else 3.2, _LABEL_GAP * (len(agents) + 5))
+    height = max(4.4 if len(conditions) == 1 else 3.2, _LABEL_GAP * (len(agents) + 5))
     figure = _new_figure(width, height * rows)
-    for axes, setpoint in zip(figure.subplots(rows, columns, squeeze=False).flat, setpoints, strict=False):
-        _draw_curves(axes, curves, agents, setpoint)
-        if paper_is_shown(setpoint, steps):
-            _draw_paper(axes, steps)
-        _log_axis(axes)
-        axes.set_title(f"setpoint {setpoint:g}", loc="left", fontsize=_FONT + 1)
-        axes.set_ylabel("loss = consumption + 3 fatigue" if rows == 1 else "loss")
+    for axes, condition in zip(figure.subplots(rows, columns, squeeze=False).flat, conditions, strict=False):
+        _draw_curves(axes, curves, agents, condition)
+        if reference is not None:
+            points = reference.at(dict(zip(arguments, condition, strict=True)), steps)
+            _draw_reference(axes, points, column, reference.title, agents)
+        _value_axis(axes)
+        axes.set_title(condition_text(arguments, condition), loc="left", fontsize=_FONT + 1)
+        axes.set_ylabel(label or column if rows == 1 else column)
         axes.set_xlabel(_timestep_label(steps))
-    for axes in figure.axes[len(setpoints) :]:
+    for axes in figure.axes[len(conditions) :]:
         axes.remove()
     return _finished(figure)
 
 
-def paper_is_shown(setpoint: float, steps: int) -> bool:
-    """Return whether the paper has points that belong, and can be told apart, beside runs of so many steps."""
-    return setpoint == _PAPER_SETPOINT and PAPER_TIMESTEPS[0] <= steps <= _PAPER_STEPS
+def columns_figure(losses: pd.DataFrame, condition: Condition, columns: Sequence[str], width: float = WIDE) -> Figure:
+    """Draw the means of columns for every agent over timesteps with 95 % intervals, under one condition.
 
-
-def steerings_figure(losses: pd.DataFrame, setpoint: float, width: float = WIDE) -> Figure:
-    """Draw the mean velocity, gain and shift of every agent over timesteps with 95 % intervals, at one setpoint."""
-    curves = {name: curves_of(losses[losses["setpoint"] == setpoint], name) for name in ("velocity", "gain", "shift")}
-    agents = _unique(agent for agent, _ in curves["velocity"])
+    Columns that runs under this condition do not have are left out.
+    """
+    chosen = losses
+    for name, value in zip(argument_columns(losses), condition, strict=True):
+        chosen = chosen[chosen[name] == value]
+    curves = {name: curves_of(chosen, name) for name in columns if chosen[name].notna().all()}
+    agents = _unique(chosen["agent"])
 
     def panel(name: str) -> Callable[[Axes], None]:
         def draw(axes: Axes) -> None:
-            _draw_curves(axes, curves[name], agents, setpoint)
+            _draw_curves(axes, curves[name], agents, condition)
             axes.set_ylabel(name)
 
         return draw
 
-    steps = max(item.values.shape[1] for item in curves["velocity"].values())
+    steps = int(chosen["timestep"].max())
     height = max(_PANEL_HEIGHT, _LABEL_GAP * (len(agents) + 2))
     return stacked_figure([panel(name) for name in curves], _timestep_label(steps), width, height)
 
@@ -131,7 +147,7 @@ def stacked_figure(
     width: float = WIDE,
     panel_height: float = _PANEL_HEIGHT,
 ) -> Figure:
-    """Draw panels under one another over a common horizontal axis; each panel draws itself on its axes."""
+    """Draw panels above a common horizontal axis; each panel is a function that draws on its axes."""
     figure = _new_figure(width, 0.6 + panel_height * len(panels))
     rows = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for draw, axes in zip(panels, rows, strict=True):
@@ -143,33 +159,37 @@ def stacked_figure(
 def loss_panel(
     agent: str, loss: NDArray[np.float64], references: Mapping[str, NDArray[np.float64]]
 ) -> Callable[[Axes], None]:
-    """Return a panel with the loss of one episode, solid because it is rugged, and those of other agents beside it.
+    """Return a panel with the loss of one episode, and the losses of other agents in the same environment.
 
-    In a long episode the lines are means over short stretches, with the agent's single steps thin behind them.
+    In a long episode the lines are means over short stretches, with the single steps of the agent thin behind them.
     """
 
     def draw(axes: Axes) -> None:
         stretch = _stretch(len(loss))
-        style = _style_of(agent, [agent])._replace(dashes=None)
+        style = style_of(agent, [agent])._replace(dashes=None)
         if stretch > 1:
             axes.plot(np.arange(1, len(loss) + 1), loss, color=style.colour, alpha=0.3, linewidth=0.5)
             axes.set_title(f"lines: means over {stretch} steps; thin: single steps", loc="left", fontsize=_FONT)
         for name, values in references.items():
-            axes.plot(*_stretches(values, stretch), label=name, **_line(_style_of(name, list(references))))
-        axes.plot(*_stretches(loss, stretch), label=agent, **_line(style))
+            axes.plot(*_stretches(values, stretch), label=name, **line_look(style_of(name, list(references))))
+        axes.plot(*_stretches(loss, stretch), label=agent, **line_look(style))
         axes.set_ylabel("loss")
 
     return draw
 
 
-def steerings_panel(columns: Mapping[str, NDArray[np.float64]]) -> Callable[[Axes], None]:
-    """Return a panel with velocity, gain and shift of one episode."""
+def columns_panel(
+    columns: Mapping[str, NDArray[np.float64]], label: str, limits: tuple[float, float] | None = None
+) -> Callable[[Axes], None]:
+    """Return a panel with several columns of one episode; `limits` are those of the vertical axis."""
 
     def draw(axes: Axes) -> None:
-        for name, key in (("velocity", "habnn"), ("gain", "sac"), ("shift", "td3")):
-            axes.plot(np.arange(1, len(columns[name]) + 1), columns[name], label=name, **_line(_STYLES[key]))
-        axes.set_ylabel("steering")
-        axes.set_ylim(-2.0, 102.0)
+        for (name, values), style in zip(columns.items(), cycle(COLUMN_STYLES), strict=False):
+            axes.plot(np.arange(1, len(values) + 1), values, label=name, **line_look(style))
+        axes.set_ylabel(label)
+        if limits is not None:
+            margin = 0.02 * (limits[1] - limits[0])
+            axes.set_ylim(limits[0] - margin, limits[1] + margin)
 
     return draw
 
@@ -177,7 +197,7 @@ def steerings_panel(columns: Mapping[str, NDArray[np.float64]]) -> Callable[[Axe
 def prediction_panel(
     name: str, values: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
 ) -> Callable[[Axes], None]:
-    """Return a panel with what came in an episode over the 90 % intervals predicted for it one step before."""
+    """Return a panel with the measured values of an episode over the 90 % intervals predicted one step before."""
 
     def draw(axes: Axes) -> None:
         timesteps = np.arange(1, len(values) + 1)
@@ -247,36 +267,35 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
     return [float(value) for value in moved]
 
 
-def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], setpoint: float) -> None:
+def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], condition: Condition) -> None:
     for agent in agents:
-        if (agent, setpoint) not in curves:
+        if (agent, condition) not in curves:
             continue
-        values = curves[agent, setpoint].values
+        values = curves[agent, condition].values
         timesteps, means = _stretches(values, _stretch(values.shape[1]))
         mean, low, high = mean_band([means], np.random.default_rng(0))
-        style = _style_of(agent, agents)
+        style = style_of(agent, agents)
         axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
-        axes.plot(timesteps, mean, label=agent, **_line(style))
+        axes.plot(timesteps, mean, label=agent, **line_look(style))
 
 
-def _draw_paper(axes: Axes, steps: int) -> None:
-    shown = sum(timestep <= steps for timestep in PAPER_TIMESTEPS)
+def _draw_reference(axes: Axes, points: pd.DataFrame, column: str, title: str, agents: list[str]) -> None:
+    if points.empty:
+        return
     handles = []
-    for agent, points in PAPER_LOSSES.items():
-        style = _STYLES[agent]
+    for agent, rows in points.groupby("agent", sort=False):
+        style = style_of(str(agent), agents)
         look: dict[str, Any] = {
             "color": style.colour,
             "marker": style.marker,
             "markerfacecolor": "none",
             "linestyle": "none",
         }
-        axes.plot(
-            PAPER_TIMESTEPS[:shown], points[:shown], markersize=4.5, label="_paper", clip_on=False, zorder=3, **look
-        )
-        handles.append(Line2D([], [], markersize=4.5, label=agent, **look))
+        axes.plot(rows["timestep"], rows[column], markersize=4.5, label="_reference", clip_on=False, zorder=3, **look)
+        handles.append(Line2D([], [], markersize=4.5, label=str(agent), **look))
     axes.legend(
         handles=handles,
-        title="hollow: printed in the paper",
+        title=title,
         title_fontsize=_FONT - 1,
         fontsize=_FONT - 1,
         ncols=len(handles),
@@ -289,11 +308,14 @@ def _draw_paper(axes: Axes, steps: int) -> None:
     )
 
 
-def _log_axis(axes: Axes) -> None:
-    """Put the losses on a logarithmic axis with plain numbers: 210 against 300 matters as much as 600 against 1000."""
+def _value_axis(axes: Axes) -> None:
+    """Use a logarithmic axis with plain numbers where all means are positive: ratios matter. Else a linear one."""
+    lines = [np.asarray(line.get_ydata(), dtype=float) for line in axes.lines]
+    if not all((values > 0).all() for values in lines):
+        return
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    axes.set_ylim(low, high * (high / low) ** 0.12)  # room for the legend
+    axes.set_ylim(low, high * (high / low) ** 0.12)  # leaves space for the legend
     ticks = [tick for tick in _LOG_TICKS if low <= tick <= high]
     axes.yaxis.set_major_locator(FixedLocator(ticks) if len(ticks) > 2 else MaxNLocator(5))
     axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -317,22 +339,6 @@ def _timestep_label(steps: int) -> str:
     return "timestep" if stretch == 1 else f"timestep (means over {stretch} steps)"
 
 
-def _style_of(agent: str, agents: Sequence[str]) -> _Style:
-    """Return an agent's fixed style; a variant ("sac-tuned", "sac (other folder)") has its colour and other dashes."""
-    if agent in _STYLES:
-        return _STYLES[agent]
-    base = agent.split(" ")[0].removesuffix("-tuned")
-    strangers = [name for name in agents if name not in _STYLES]
-    index = strangers.index(agent) if agent in strangers else 0
-    spare = _SPARE[index % len(_SPARE)]
-    return _STYLES[base]._replace(dashes=(2.0, 1.0, *[0.5, 1.0] * (1 + index % 3))) if base in _STYLES else spare
-
-
-def _line(style: _Style) -> dict[str, Any]:
-    dashes = {} if style.dashes is None else {"dashes": style.dashes}
-    return {"color": style.colour, "linewidth": 1.4, **dashes}
-
-
 def _new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
@@ -346,11 +352,11 @@ def _finished(figure: Figure) -> Figure:
         axes.tick_params(labelsize=_FONT)
         axes.xaxis.label.set_fontsize(_FONT)
         axes.yaxis.label.set_fontsize(_FONT)
-    figure.draw_without_rendering()  # settles the layout that the labels depend on
+    figure.draw_without_rendering()  # computes the layout that the labels depend on
     for axes in figure.axes:
         label_line_ends(axes)
-    figure.draw_without_rendering()  # makes room for the labels
-    figure.set_layout_engine("none")  # and keeps it: saving to several formats need not find it again
+    figure.draw_without_rendering()  # makes space for the labels
+    figure.set_layout_engine("none")  # keeps the layout: saving to several formats need not compute it again
     return figure
 
 

@@ -1,27 +1,41 @@
-"""Everything people look at after a study: tables, figures and one self-contained page, remade from results folders."""
+"""The report of a study: tables, figures and one self-contained page, made from results folders alone."""
 
 import base64
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from habnn_control.experiments.engine import read_study, read_tables, write_csv
+from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import (
     NARROW,
     WIDE,
+    Reference,
+    columns_figure,
+    condition_text,
     figure_bytes,
     losses_figure,
-    paper_is_shown,
     save_figure,
-    steerings_figure,
 )
-from habnn_control.experiments.summary import ALL_SETPOINTS, headline, headline_setpoint, summarise
+from habnn_control.experiments.summary import (
+    ALL,
+    Condition,
+    argument_columns,
+    conditions_of,
+    headline,
+    headline_condition,
+    rows_of,
+    summarise,
+    value_text,
+)
 from habnn_control.support.files import atomic_write
 
 _STYLE = """
@@ -30,7 +44,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-
 h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
 figcaption, .caption { font-size: .9rem; margin: 1.5rem 0 .3rem; } figcaption { margin-top: .3rem; }
-.scroll { overflow-x: auto; background:  /* a shadow at the right edge while there is more to see behind it */
+.scroll { overflow-x: auto; background:  /* a shadow at the right edge while columns are hidden there */
   linear-gradient(to left, Canvas 50%, transparent) right / 3rem 100% no-repeat local,
   linear-gradient(to left, #8887, transparent) right / 1rem 100% no-repeat; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
@@ -42,133 +56,173 @@ pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; overflow-w
 """
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path | None = None) -> tuple[pd.DataFrame, Path]:
+@dataclass(frozen=True)
+class Presentation:
+    """What a report shows and says beyond its tables; the client of the engine gives it.
+
+    Attributes
+    ----------
+    title, introduction : str
+        Heading and first paragraph of the page.
+    label : str
+        Label of the axis of losses.
+    panels : sequence of str
+        Columns of losses.csv that are drawn over timesteps, one panel per column.
+    panels_title, panels_name : str
+        Heading of these figures, and the beginning of their file names.
+    thresholds : sequence of float
+        As for `summarise`.
+    reference : Reference, optional
+        Values from elsewhere, drawn beside the losses.
+    reference_remark : str
+        What a reader must know about these values.
+    remarks : sequence of str
+        What else a reader must know to judge the figures.
+    """
+
+    title: str
+    introduction: str
+    label: str = "loss"
+    panels: Sequence[str] = ()
+    panels_title: str = "Observations"
+    panels_name: str = "observations"
+    thresholds: Sequence[float] = ()
+    reference: Reference | None = None
+    reference_remark: str = ""
+    remarks: Sequence[str] = ()
+
+
+def write_report(
+    folders: Sequence[str | Path], present: Callable[[pd.DataFrame], Presentation], out: str | Path | None = None
+) -> tuple[pd.DataFrame, Path]:
     """Write summary.csv, comparisons.csv, the figures (PNG and SVG) and report.html from results folders.
 
     Parameters
     ----------
     folders : sequence of paths
-        Results folders; several are laid over each other, their agents told apart by the folder's name.
+        Results folders with losses.csv and timings.csv; several are overlaid, and an agent that several folders hold
+        has the name of the folder behind its own.
+    present : callable
+        Returns the presentation of the combined losses.
     out : path, optional
-        Where to write; the first folder unless told otherwise.
+        Folder for the report; the first results folder if left out.
 
     Returns
     -------
     summary : DataFrame
     page : Path
-        The report.
+        The file of the report.
     """
     target = Path(folders[0] if out is None else out)
     losses, timings = _combined(folders)
-    summary, comparisons = summarise(losses, timings)
+    shown = present(losses)
+    summary, comparisons = summarise(losses, timings, thresholds=shown.thresholds)
     for name, table in (("summary", summary), ("comparisons", comparisons)):
         write_csv(table, target / f"{name}.csv")
-    pictures = {}
-    for name, draw in _figures(losses).items():
+    pictures = []
+    for name, (caption, draw) in _figures(losses, shown).items():
         wide, narrow = draw(WIDE), draw(NARROW)
         for suffix in (".png", ".svg"):
             save_figure(wide, target / f"{name}{suffix}")
-        pictures[name] = ((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"))
+        pictures.append(_figure((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"), caption))
     page = target / "report.html"
     with atomic_write(page) as file:
-        file.write(_page(folders, losses, summary, comparisons, pictures).encode())
+        file.write(_page(folders, shown, _notes(losses, shown), summary, comparisons, pictures).encode())
     return summary, page
 
 
 def _combined(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tables of all folders; an agent that several folders hold gets the folder's name behind its own."""
-    tables = [read_tables(folder) for folder in folders]
-    owners: dict[str, int] = {}
-    for losses, _ in tables:
-        for agent in losses["agent"].unique():
-            owners[agent] = owners.get(agent, 0) + 1
-    for folder, pair in zip(folders, tables, strict=True):
+    """Return losses and timings of all folders, with the folder's name behind agents that several folders hold."""
+    pairs = [read_tables(folder, "losses", "timings") for folder in folders]
+    owners = Counter(agent for losses, _ in pairs for agent in losses["agent"].unique())
+    arguments = list(dict.fromkeys(name for losses, _ in pairs for name in argument_columns(losses)))
+    for folder, pair in zip(folders, pairs, strict=True):
+        suffix = f" ({Path(folder).resolve().name})"
         for table in pair:
-            suffix = f" ({Path(folder).resolve().name})"
             table["agent"] = [agent + suffix if owners[agent] > 1 else agent for agent in table["agent"]]
-    losses, timings = (pd.concat(parts, ignore_index=True) for parts in zip(*tables, strict=True))
+            for place, name in enumerate(arguments, start=1):
+                values = table.pop(name) if name in table else "default"
+                table.insert(place, name, values)
+    losses, timings = (pd.concat(parts, ignore_index=True) for parts in zip(*pairs, strict=True))
     return losses, timings
 
 
-def _figures(losses: pd.DataFrame) -> dict[str, Callable[[float], Figure]]:
-    """Return the figures by file name, each a function of its width."""
-    figures: dict[str, Callable[[float], Figure]] = {"losses": lambda width: losses_figure(losses, width)}
-    for setpoint in losses["setpoint"].unique():
+def _figures(losses: pd.DataFrame, shown: Presentation) -> dict[str, tuple[str, Callable[[float], Figure]]]:
+    """Return caption and drawing function of the width, by file name."""
+    figures: dict[str, tuple[str, Callable[[float], Figure]]] = {
+        "losses": (
+            "Mean loss over timesteps with 95 % bootstrap intervals, one line per agent.",
+            lambda width: losses_figure(losses, width, label=shown.label, reference=shown.reference),
+        )
+    }
+    *most, last = shown.panels or [""]
+    names = f"{', '.join(most)} and {last}" if most else last
+    for condition in conditions_of(losses) if shown.panels else []:
 
-        def draw(width: float, setpoint: float = setpoint) -> Figure:
-            return steerings_figure(losses, setpoint, width)
+        def draw(width: float, condition: Condition = condition) -> Figure:
+            return columns_figure(losses, condition, shown.panels, width)
 
-        figures[f"steerings-{setpoint:g}"] = draw
+        where = condition_text(argument_columns(losses), condition)
+        caption = f"Mean {names} with 95 % intervals{' at ' if where else ''}{where}."
+        name = "-".join([shown.panels_name, *(quote(value_text(value), safe=",=+ ") for value in condition)])
+        figures[name] = caption, draw
     return figures
 
 
 def _page(
     folders: Sequence[str | Path],
-    losses: pd.DataFrame,
+    shown: Presentation,
+    notes: list[str],
     summary: pd.DataFrame,
     comparisons: pd.DataFrame,
-    pictures: dict[str, tuple[bytes, bytes]],
+    pictures: list[str],
 ) -> str:
-    studies = [(Path(folder), read_study(folder)) for folder in folders]
-    steps = max(study.steps for _, study in studies)
     last = str(summary["window"].iloc[-1])
-    setpoint = headline_setpoint(summary)
-    whose = "over all setpoints" if setpoint == ALL_SETPOINTS else f"at setpoint {setpoint}"
-    notes = "".join(f"<li>{escape(note)}</li>" for note in _notes(losses, steps))
-    steering = "".join(
-        _figure(*svgs, f"Mean velocity, gain and shift with 95 % intervals at setpoint {name.partition('-')[2]}.")
-        for name, svgs in pictures.items()
-        if name != "losses"
-    )
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    panels = f"<h2>{escape(shown.panels_title)}</h2>\n{''.join(pictures[1:])}\n" if pictures[1:] else ""
     return f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Agents on the Industrial Benchmark</title><style>{_STYLE}</style></head>
+<title>{escape(shown.title)}</title><style>{_STYLE}</style></head>
 <body><main>
-<h1>Agents on the Industrial Benchmark</h1>
-<p>Every agent starts cold and learns while it runs the plant. Loss = consumption + 3 fatigue at each step; lower is
-better. Run r of every agent met the same environment seed.</p>
-{_figure(*pictures["losses"], "Mean loss over timesteps with 95 % bootstrap intervals, one line an agent.")}
+<h1>{escape(shown.title)}</h1>
+<p>{escape(shown.introduction)}</p>
+{pictures[0]}
 <h2>Who wins</h2>
-{_table(headline(summary), f"Mean loss of a run {whose} with 95 % stratified-bootstrap intervals.")}
+{_table(headline(summary), f"Mean loss of a run{_where(summary)} with 95 % stratified-bootstrap intervals.")}
 {_table(_matrix(comparisons, last), f"Probability that a run of the row beats one of the column, steps {last}.")}
-<h2>How to read it</h2><ul>{notes}</ul>
-<h2>Steerings</h2>
-{steering}
-<h2>All windows and setpoints</h2>
+<h2>How to read it</h2><ul>{items}</ul>
+{panels}<h2>All windows and conditions</h2>
 <details><summary>Show the table</summary>{_table(_rounded(summary), "As in summary.csv.")}</details>
 <h2>Settings</h2>
-{"".join(_settings(folder) for folder, _ in studies)}
+{"".join(_settings(Path(folder)) for folder in folders)}
 </main></body></html>
 """
 
 
-def _notes(losses: pd.DataFrame, steps: int) -> list[str]:
-    """Return what a reader must know to judge the figure, as far as it concerns this study."""
-    agents = {str(agent).split(" ")[0] for agent in losses["agent"].unique()}
-    notes = []
-    if "noop" in agents:
-        notes.append(
-            "noop never touches the steerings: an agent above its line does worse than leaving the plant alone."
-        )
-    if "oracle" in agents:
-        notes.append("oracle plans on the true simulator from the hidden state: about what can be reached at all.")
-    if agents & {"td3", "sac"}:
-        notes.append(
-            f"td3 and sac with SB3's defaults draw random actions for their first 100 steps (learning_starts): "
-            f"{min(steps, 100)} of the {steps} steps shown are warm-up, not learning."
-        )
-    if "ppo" in agents and steps < 2048:
-        notes.append(f"ppo with SB3's defaults learns after every 2048 steps: in {steps} steps it never does.")
-    if any(paper_is_shown(setpoint, steps) for setpoint in losses["setpoint"].unique()):
-        notes.append("Hollow markers are the values printed in the HABNN paper, not measured here.")
-    runs = int(losses.groupby(["agent", "setpoint"])["run"].nunique().min())
+def _where(summary: pd.DataFrame) -> str:
+    """Return what the first table is about, as the middle of a sentence."""
+    condition = headline_condition(summary)
+    if ALL in condition.values():
+        return f" over all values of {' and '.join(condition)}"
+    where = ", ".join(f"{name} {value}" for name, value in condition.items())
+    return f" at {where}" if where else ""
+
+
+def _notes(losses: pd.DataFrame, shown: Presentation) -> list[str]:
+    """Return what a reader must know to judge the figures."""
+    notes = list(shown.remarks)
+    arguments, steps = argument_columns(losses), int(losses["timestep"].max())
+    conditions = [dict(zip(arguments, condition, strict=True)) for condition in conditions_of(losses)]
+    if shown.reference and any(len(shown.reference.at(condition, steps)) for condition in conditions):
+        notes.append(shown.reference_remark)
+    runs = int(losses.groupby(["agent", *arguments])["run"].nunique().min())
     notes.append(f"At least {runs} run(s) stand behind each line; intervals from fewer than 10 are rough.")
     return notes
 
 
 def _figure(wide: bytes, narrow: bytes, text: str) -> str:
-    """Return a figure that shows its narrow form on a narrow screen, where the wide one could not be read."""
+    """Return a figure that shows its narrow form on a narrow screen, where the wide form would be too small."""
     return (
         f'<figure><picture><source media="(max-width: 600px)" srcset="{_data_uri(narrow)}">'
         f'<img src="{_data_uri(wide)}" alt="{escape(text)}"></picture><figcaption>{escape(text)}</figcaption></figure>'
@@ -200,8 +254,8 @@ def _breakable(text: str) -> str:
 def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
     if comparisons.empty:
         return pd.DataFrame({"agent": []})
-    of_setpoint = comparisons["setpoint"] == headline_setpoint(comparisons)
-    chosen = comparisons[of_setpoint & (comparisons["window"] == window)]
+    chosen = rows_of(comparisons, headline_condition(comparisons))
+    chosen = chosen[chosen["window"] == window]
     agents = list(chosen["agent"].unique())
     wins = {(row["agent"], row["other"]): f"{row['p_better']:.2f}" for _, row in chosen.iterrows()}
     rows = [{"agent": agent, **{other: wins.get((agent, other), "") for other in agents}} for agent in agents]
@@ -209,7 +263,7 @@ def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
 
 
 def _rounded(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with four digits a number, and nothing where there is none."""
+    """Return a table with four digits per number, and empty cells for NaN."""
     return table.map(lambda value: f"{value:z.4g}" if isinstance(value, float) else value).replace("nan", "")
 
 

@@ -1,8 +1,8 @@
 """Statistics of comparisons: interquartile means, stratified bootstrap intervals, probability of improvement, score.
 
-All of them take *strata*: one array a setpoint, whose first axis runs over runs. A bootstrap draws runs with
-replacement within each stratum, so that every setpoint keeps its weight; the intervals are percentile intervals. The
-value is a loss: lower is better.
+All functions take *strata*: one array per condition (such as a setpoint), whose first axis runs over runs. A bootstrap
+draws runs with replacement within each stratum, so that every condition keeps its weight. Intervals are percentile
+intervals. Values are losses: lower is better.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LEVEL = 0.95
 
 
 class Estimate(NamedTuple):
-    """A value with the ends of its 95 % interval; a single run has no interval, the ends are NaN."""
+    """A value with the bounds of its 95 % interval; the bounds are NaN for a single run."""
 
     value: float
     low: float
@@ -79,7 +79,7 @@ def improvement_estimate(strata: Strata, others: Strata, rng: np.random.Generato
 def score_estimate(strata: Strata, noop: Strata, oracle: Strata, rng: np.random.Generator) -> Estimate:
     """Return (do nothing - agent) / (do nothing - oracle) of the means over strata: 0 is doing nothing, 1 the oracle.
 
-    The three are resampled together, because run r of each met the same environment seed.
+    The three agents are resampled together, because run r of each met the same environment seed.
     """
 
     def score(means: Array) -> Array:

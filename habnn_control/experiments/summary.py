@@ -1,4 +1,8 @@
-"""The one place that turns losses into tables: means per window with intervals, and every agent against every other."""
+"""The one place that turns tidy results into tables: means per window with intervals, and all pairs of agents.
+
+A tidy table has one row per step. Its columns are agent, one column per argument (what runs were varied in, such as a
+setpoint; there may be none), run, seed, timestep, and one column per quantity. Lower values are better.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
@@ -17,30 +21,51 @@ from habnn_control.experiments.statistics import (
 )
 
 WINDOWS = ((1, 60), (61, 100), (101, 200), (201, 300), (901, 1000))
-ALL_SETPOINTS = "all"
-NOOP, ORACLE = "noop", "oracle"  # the ends of the score
+ALL = "all"  # value of the argument columns in rows about all combinations of arguments together
+NOOP, ORACLE = "noop", "oracle"  # the agents with score 0 and score 1
 NOTHING = Estimate(np.nan, np.nan, np.nan)
 
 Array = NDArray[np.float64]
+Condition = tuple[Any, ...]  # values of the argument columns
 
 
 class Curves(NamedTuple):
-    """One quantity of one agent at one setpoint: `values` has shape (runs, steps), `seeds` those of the environment."""
+    """One quantity of one agent under one condition: `values` (runs, steps) and the environment `seeds` (runs,)."""
 
     seeds: NDArray[np.int64]
     values: Array
 
 
-CurvesOf = dict[tuple[str, float], Curves]  # by agent and setpoint, both in the order of the study
+CurvesOf = dict[tuple[str, Condition], Curves]  # by agent and condition, both in the order of the study
+
+
+def argument_columns(table: pd.DataFrame) -> list[str]:
+    """Return the names of the argument columns of a tidy table, of a summary or of comparisons."""
+    names = list(table.columns)
+    end = min(names.index(name) for name in ("run", "window", "timestep") if name in names)
+    return [name for name in names[:end] if name != "agent"]
+
+
+def conditions_of(losses: pd.DataFrame) -> list[Condition]:
+    """Return the combinations of arguments in a tidy table, in order."""
+    arguments = argument_columns(losses)
+    rows = losses[arguments].drop_duplicates().itertuples(index=False, name=None) if arguments else [()]
+    return [tuple(row) for row in rows]
+
+
+def value_text(value: Any) -> str:
+    """Return the value of an argument as text, no digit lost: 100 for 100.0."""
+    whole = isinstance(value, float) and float(f"{value:g}") == value
+    return f"{value:g}" if whole else str(value)
 
 
 def curves_of(losses: pd.DataFrame, column: str = "loss") -> CurvesOf:
-    """Return the curves of every agent at every setpoint from tidy losses in canonical order."""
-    curves = {}
-    for _, rows in losses.groupby(["agent", "setpoint"], sort=False):
+    """Return the curves of every agent under every condition from a tidy table in canonical order."""
+    arguments, curves = argument_columns(losses), {}
+    for _, rows in losses.groupby(["agent", *arguments], sort=False):
         seeds = rows["seed"].unique()
-        key = str(rows["agent"].iloc[0]), float(rows["setpoint"].iloc[0])
-        curves[key] = Curves(seeds, rows[column].to_numpy().reshape(len(seeds), -1))
+        agent, *condition = rows[["agent", *arguments]].iloc[0]
+        curves[str(agent), tuple(condition)] = Curves(seeds, rows[column].to_numpy().reshape(len(seeds), -1))
     return curves
 
 
@@ -51,33 +76,40 @@ def windows_within(steps: int) -> list[tuple[int, int]]:
     return inside if whole in inside else [*inside, whole]
 
 
-def summarise(losses: pd.DataFrame, timings: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Summarise a study, or several put together.
+def summarise(
+    losses: pd.DataFrame, timings: pd.DataFrame, column: str = "loss", thresholds: Sequence[float] = ()
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Summarise one study, or several put together.
 
     Parameters
     ----------
     losses, timings : DataFrame
         As in losses.csv and timings.csv.
+    column : str
+        The quantity to summarise; lower is better.
+    thresholds : sequence of float
+        Each adds a column `runs_above_THRESHOLD`: the number of runs whose mean over the window is above it.
 
     Returns
     -------
     summary : DataFrame
-        A row for each agent, setpoint ("all" together too) and window: number of runs, mean and IQM of the mean loss of
-        a run with 95 % intervals, score between doing nothing and the oracle where both were played, probability of a
-        lower loss than each other agent, and the times.
+        One row per agent, condition ("all" together too) and window: number of runs, mean and interquartile mean of the
+        mean of a run with 95 % intervals, score between "noop" and "oracle" if both were played, probability of a lower
+        value than each other agent, and the times.
     comparisons : DataFrame
-        A row for each pair of agents, setpoint and window: probability of improvement, and mean difference of the runs
-        that met the same environment seed, both with intervals.
+        One row per ordered pair of agents, condition and window: probability of improvement, and the mean difference of
+        the runs that met the same environment seed, both with intervals; `runs_paired` is the number of these runs,
+        `runs_better` the number in which `agent` has the lower value.
     """
     rng = np.random.default_rng(0)
-    curves = curves_of(losses)
+    curves = curves_of(losses, column)
     agents = list(dict.fromkeys(agent for agent, _ in curves))
-    setpoints = list(dict.fromkeys(setpoint for _, setpoint in curves))
+    conditions = list(dict.fromkeys(condition for _, condition in curves))
     rows: list[dict[str, Any]] = []
     pairs: list[dict[str, Any]] = []
-    for group in [[setpoint] for setpoint in setpoints] + ([setpoints] if len(setpoints) > 1 else []):
+    for group in [[condition] for condition in conditions] + ([conditions] if len(conditions) > 1 else []):
         for first, last in windows_within(max(item.values.shape[1] for item in curves.values())):
-            label = {"setpoint": f"{group[0]:g}" if len(group) == 1 else ALL_SETPOINTS, "window": f"{first}-{last}"}
+            label = _label(argument_columns(losses), group) | {"window": f"{first}-{last}"}
             means = {agent: _window_means(curves, agent, group, first, last) for agent in agents}
             present = {agent: strata for agent, strata in means.items() if strata}
             compared = list(_compare(present, rng))
@@ -86,19 +118,23 @@ def summarise(losses: pd.DataFrame, timings: pd.DataFrame) -> tuple[pd.DataFrame
                 better = {
                     f"p_better_than_{pair['other']}": pair["p_better"] for pair in compared if pair["agent"] == agent
                 }
-                rows.append(
-                    {"agent": agent} | label | _describe(present, agent, rng) | better | _times(timings, agent, group)
-                )
+                described = _describe(present, agent, thresholds, rng)
+                rows.append({"agent": agent} | label | described | better | _times(timings, agent, group))
     return _by_agent(rows, agents), _by_agent(pairs, agents)
 
 
-def headline(summary: pd.DataFrame) -> pd.DataFrame:
-    """Return the short table people look at first, as text: mean loss per window with its 95 % interval.
+def _label(arguments: list[str], group: list[Condition]) -> dict[str, str]:
+    values = [value_text(value) for value in group[0]] if len(group) == 1 else [ALL] * len(arguments)
+    return dict(zip(arguments, values, strict=True))
 
-    It is about the setpoint that `headline_setpoint` names.
+
+def headline(summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the short table that people look at first, as text: means per window with 95 % intervals.
+
+    It has one row per agent, about the condition that `headline_condition` returns.
     """
-    chosen = summary[summary["setpoint"] == headline_setpoint(summary)]
     rows = []
+    chosen = rows_of(summary, headline_condition(summary))
     for _, windows in chosen.groupby("agent", sort=False):
         last = windows.iloc[-1]
         row = {"agent": last["agent"], "runs": str(last["runs"])}
@@ -111,10 +147,20 @@ def headline(summary: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame.from_records(rows).fillna("")
 
 
-def headline_setpoint(table: pd.DataFrame) -> str:
-    """Return the setpoint to look at first in a summary or in comparisons: all together where there are several."""
-    setpoints = table["setpoint"].unique()
-    return ALL_SETPOINTS if ALL_SETPOINTS in setpoints else str(setpoints[0])
+def headline_condition(table: pd.DataFrame) -> dict[str, str]:
+    """Return the condition to look at first in a summary or in comparisons: all together where there are several."""
+    arguments = argument_columns(table)
+    together = dict.fromkeys(arguments, ALL)
+    if table.empty or not rows_of(table, together).empty:
+        return together
+    return {name: str(table[name].iloc[0]) for name in arguments}
+
+
+def rows_of(table: pd.DataFrame, condition: dict[str, str]) -> pd.DataFrame:
+    """Return the rows of a summary or of comparisons that are about one condition."""
+    for name, value in condition.items():
+        table = table[table[name].astype(str) == value]
+    return table
 
 
 def _with_interval(row: "pd.Series[Any]", name: str, digits: int) -> str:
@@ -123,17 +169,21 @@ def _with_interval(row: "pd.Series[Any]", name: str, digits: int) -> str:
     return f"{row[name]:z.{digits}f}{interval}"
 
 
-def _window_means(curves: CurvesOf, agent: str, group: list[float], first: int, last: int) -> list[Curves]:
-    """Return each run's mean over a window, one stratum a setpoint; nothing if the agent did not play all of it."""
-    mine = [curves.get((agent, setpoint)) for setpoint in group]
+def _window_means(curves: CurvesOf, agent: str, group: list[Condition], first: int, last: int) -> list[Curves]:
+    """Return the mean of each run over a window, one stratum per condition; nothing if some runs are missing."""
+    mine = [curves.get((agent, condition)) for condition in group]
     if any(item is None or item.values.shape[1] < last for item in mine):
         return []
     return [Curves(item.seeds, item.values[:, first - 1 : last].mean(axis=1)) for item in mine if item is not None]
 
 
-def _describe(present: dict[str, list[Curves]], agent: str, rng: np.random.Generator) -> dict[str, Any]:
+def _describe(
+    present: dict[str, list[Curves]], agent: str, thresholds: Sequence[float], rng: np.random.Generator
+) -> dict[str, Any]:
     strata = [stratum.values for stratum in present[agent]]
     row: dict[str, Any] = {"runs": sum(map(len, strata))}
+    for threshold in thresholds:
+        row[f"runs_above_{value_text(float(threshold))}"] = sum(int((values > threshold).sum()) for values in strata)
     row |= _columns("mean", mean_estimate(strata, rng)) | _columns("iqm", iqm_estimate(strata, rng))
     if NOOP in present and ORACLE in present:
         score = NOTHING
@@ -153,11 +203,13 @@ def _compare(present: dict[str, list[Curves]], rng: np.random.Generator) -> Iter
                 differences = [a - b for a, b in zip(*paired, strict=True)]
                 difference = mean_estimate(differences, rng) if paired else NOTHING
                 columns = _columns("p_better", improvement) | _columns("difference", difference)
-                yield {"agent": agent, "other": other} | columns
+                better = {"runs_better": sum(int((part < 0).sum()) for part in differences)}
+                counts = better | {"runs_paired": sum(map(len, differences))}
+                yield {"agent": agent, "other": other} | columns | counts
 
 
 def _paired(agents: Sequence[list[Curves]]) -> list[list[Array]]:
-    """Return the strata of several agents, cut down to the seeds that all of them met; nothing if there are none."""
+    """Return the strata of several agents, restricted to the seeds that all of them met; nothing if there are none."""
     common = [reduce(np.intersect1d, [item.seeds for item in stratum]) for stratum in zip(*agents, strict=True)]
     if any(seeds.size == 0 for seeds in common):
         return []
@@ -171,9 +223,11 @@ def _columns(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
 
 
-def _times(timings: pd.DataFrame, agent: str, group: list[float]) -> dict[str, float]:
-    """Return the mean wall time of a run and the median decision time of a step: the first run of a worker compiles."""
-    mine = timings[(timings["agent"] == agent) & timings["setpoint"].isin(group)]
+def _times(timings: pd.DataFrame, agent: str, group: list[Condition]) -> dict[str, float]:
+    """Return the mean wall time per run and the median decision time per step: the first run of a worker compiles."""
+    arguments = argument_columns(timings)
+    inside = [tuple(row) in group for row in zip(*(timings[name] for name in arguments), strict=True)]
+    mine = timings[(timings["agent"] == agent) & (np.array(inside, dtype=bool) if arguments else True)]
     decision_ms = 1e3 * mine["decision_seconds"] / mine["steps"]
     return {"wall_seconds": float(mine["wall_seconds"].mean()), "decision_ms": float(decision_ms.median())}
 

@@ -1,4 +1,4 @@
-"""The bars we set our recommended HABNN, and whether it clears them."""
+"""Acceptance limits ("bars") of the recommended HABNN, and whether it meets them."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,11 @@ from habnn_control.regression.methods import METHODS
 from habnn_control.regression.tables import KEYS, number, paper_microseconds, paper_score
 
 RECOMMENDED = "habnn-recommended"
-_Bar = tuple[str, str, float, float]  # what is compared, data set, ours, the most it may be
+_Bar = tuple[str, str, float, float]  # quantity, data set, our value, upper limit
 
 
 def bars(summary: pd.DataFrame, per_sample: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each bar and set: ours, the limit, and whether it is met.
+    """Return one row per bar and data set: our value, the limit, and whether it is met.
 
     Parameters
     ----------

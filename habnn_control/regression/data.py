@@ -17,7 +17,7 @@ MIN_ROWS = 20  # a tenth is the test set, and a tenth of the rest chooses noise 
 
 
 class Source(NamedTuple):
-    """Where a set is on OpenML, and what tells that the right columns came back."""
+    """A data set on OpenML, with the number of rows and the target mean that the right columns have."""
 
     openml_id: int
     target: str
@@ -36,7 +36,7 @@ SOURCES = {
 
 
 def locate(name: str, data_dir: str | Path | None = None) -> Path:
-    """Return the CSV file of a set: in `data_dir` if given, else in the cache, downloaded if it is not there yet.
+    """Return the CSV file of a data set: in `data_dir` if given, else in the cache, downloaded if missing.
 
     The cache is $XDG_CACHE_HOME/habnn_control (or ~/.cache/habnn_control); each file lies beside its SHA-256.
     """
@@ -57,7 +57,7 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
 
 
 def read(path: str | Path) -> tuple[Array, Array]:
-    """Read inputs (n, d) and targets (n,) from a CSV file with the target in the last column; a header may be there."""
+    """Read inputs (n, d) and targets (n,) from a CSV file, with or without a header, with the target as last column."""
     with open(path) as file:
         first = file.readline()
     try:
@@ -88,12 +88,12 @@ def _numeric(line: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Return the folder for what is costly to get again."""
+    """Return the folder for downloaded data sets."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "habnn_control"
 
 
 def _download(name: str, path: Path) -> None:
-    """Fetch a set from OpenML (scikit-learn checks the server's own checksum) and write it with ours."""
+    """Fetch a data set from OpenML (scikit-learn checks the server's own checksum) and write it with ours."""
     from sklearn.datasets import fetch_openml
 
     source = SOURCES[name]

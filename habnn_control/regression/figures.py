@@ -1,7 +1,7 @@
-"""Figures of the regression study: a panel a data set, a row a method, dots with quartiles.
+"""Figures of the regression study: one panel per data set, one row per method, dots with quartiles.
 
-Errors are shown against the constant predictor's, so that sets of any unit share an axis and a grey line says what
-knowing nothing is worth.
+Errors are relative to those of the constant predictor, so that data sets in any unit share an axis. A grey line marks
+the constant predictor.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +41,7 @@ def all_figures(summary: pd.DataFrame, per_sample: pd.DataFrame) -> dict[str, Fi
 
 
 def time_figure(per_sample: pd.DataFrame) -> Figure:
-    """Draw the training time of a sample on a log axis, a dot a set, hollow for what the paper's times amount to."""
+    """Draw the training time per sample on a log axis, one dot per data set; hollow diamonds are the paper's times."""
     methods = [name for name in per_sample["method"].unique() if name != "constant"]
     order = per_sample.groupby("method")["microseconds"].median().loc[methods].sort_values().index[::-1]
     figure = Figure(figsize=(6.5, 1.0 + 0.28 * len(order)), layout="constrained")
@@ -61,14 +61,14 @@ def time_figure(per_sample: pd.DataFrame) -> Figure:
     axes.set_xscale("log")
     axes.set_yticks(range(len(order)), list(order))
     axes.set_xlabel(
-        "training time of a sample in µs, a dot a data set; diamonds: the paper's; right: median", fontsize=_FONT
+        "training time per sample in µs, one dot per data set; diamonds: the paper's; right: median", fontsize=_FONT
     )
     _tidy(axes)
     return figure
 
 
 def _panels(rows: pd.DataFrame, lines: Mapping[str, _Draw]) -> Figure:
-    """Draw a grid: a column a set, a line of panels for each quantity."""
+    """Draw a grid of panels: one column per data set, one row per quantity."""
     datasets, methods = list(rows["dataset"].unique()), list(rows["method"].unique())[::-1]
     size = 1.5 + 1.4 * max(len(datasets), 2), len(lines) * (0.85 + 0.19 * len(methods))
     figure = Figure(figsize=size, layout="constrained")
@@ -107,7 +107,7 @@ def _nll(axes: Axes, rows: pd.DataFrame, methods: Sequence[str]) -> None:
 
 
 def _dots(axes: Axes, rows: pd.DataFrame, methods: Sequence[str], score: str, against: Any) -> None:
-    """Draw median and quartiles of each method; what is beyond the axis gets an arrow at its end."""
+    """Draw median and quartiles of each method; an arrow marks values beyond the axis."""
     for height, method in enumerate(methods):
         if method not in rows.index:
             continue

@@ -1,4 +1,4 @@
-"""What the HABNN paper printed, from paper_values.csv.
+"""Values printed in the HABNN paper, from paper_values.csv.
 
 Columns: block, quantity, test_set, dataset, method, printed. Values are as printed (">1e6" where the paper prints it),
 also where its tables disagree: test_set "main text" marks values of the main text, "in" those of the appendix.

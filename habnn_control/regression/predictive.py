@@ -1,4 +1,4 @@
-"""Predictive distributions of methods that draw whole networks."""
+"""Predictive distributions: the interface of the study, and that of methods that sample whole networks."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -9,8 +9,8 @@ from scipy.special import logsumexp, ndtr
 Array = NDArray[np.float64]
 
 
-class Prediction(Protocol):
-    """What the study asks of a predictive distribution over n scalar targets."""
+class Predictive(Protocol):
+    """A predictive distribution over n scalar targets, as the study scores it."""
 
     @property
     def mean(self) -> Array:
@@ -27,7 +27,7 @@ class Prediction(Protocol):
 
 
 class GaussianMixture(NamedTuple):
-    """Equally likely Gaussians, one for each network drawn.
+    """A mixture of equally likely Gaussians, one per sampled network.
 
     Attributes
     ----------

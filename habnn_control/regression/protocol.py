@@ -1,4 +1,4 @@
-"""One run of the study: split, perhaps z-score, learn, and score in and out of distribution."""
+"""One run of the regression study: split, z-score if asked, learn, and score in and out of distribution."""
 
 from functools import cache, lru_cache
 from pathlib import Path
@@ -8,40 +8,21 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.experiments.engine import agent_seed
+from habnn_control.experiments.engine import Outcome, Task, derive_seed
 from habnn_control.regression import methods
 from habnn_control.regression.data import read
-from habnn_control.regression.predictive import Prediction
+from habnn_control.regression.predictive import Predictive
 
 Array = NDArray[np.float64]
 
 BLOCKS = ("raw", "z-scored")
 TEST_SETS = ("in", "x0.1", "x2", "+3sd")  # the test inputs as they are, and the paper's three shifts of them
 SCORES = ("rmse", "nll", "coverage_50", "coverage_90")
-_WARM_ROWS = 20  # learned from before the clock starts: compilers and lazy imports are not training
-
-
-class Task(NamedTuple):
-    """One run: `seed` makes the split, the same for all methods."""
-
-    method: str
-    dataset: str
-    block: str
-    run: int
-    seed: int
-    max_rows: int
-
-
-class Outcome(NamedTuple):
-    """What came of a task: scores (test sets, scores), the training time and the rows the method used."""
-
-    scores: Array
-    fit_seconds: float
-    n_train: int
+_WARM_ROWS = 20  # rows learned before the clock starts: compilation and lazy imports are not training time
 
 
 class Split(NamedTuple):
-    """Training and test data in the units of the block, and the targets' unit in it."""
+    """Training and test data in the scaling of the block; `unit` is the scale of the targets in raw units."""
 
     x: Array
     y: Array
@@ -51,30 +32,36 @@ class Split(NamedTuple):
 
 
 def play(task: Task, files: dict[str, Path]) -> Outcome:
-    """Run a task on the data of `files[task.dataset]`."""
-    data = split(*_read(files[task.dataset]), task)
-    method_seed = agent_seed(task.seed, 0, methods.split(task.method)[0])
-    _warm_up(task.method)
+    """Run a task on the data of `files[task["dataset"]]`.
+
+    The outcome has the array `scores` of shape (test sets, scores), the training time `fit_seconds`, and `n_train`, the
+    number of rows the method used.
+    """
+    data = split(*_read(files[task["dataset"]]), task)
+    name = task["method"]
+    method_seed = derive_seed(task.seed, 0, methods.split(name)[0])
+    _warm_up(name)
     with np.errstate(all="ignore"):  # a method that diverges on raw data gets an infinite score, not a warning
-        method = methods.build(task.method, data.x.shape[1], method_seed)
+        method = methods.build(name, data.x.shape[1], method_seed)
         method.tune(data.x, data.y)
         start = perf_counter()
         method.fit(data.x, data.y)
         seconds = perf_counter() - start
-        scores = [score(method.predict(data.test_x[name]), data.test_y, data.unit) for name in TEST_SETS]
-    return Outcome(np.array(scores), seconds, int(min(len(data.x), method.max_rows)))
+        scores = [score(method.predict(data.test_x[test]), data.test_y, data.unit) for test in TEST_SETS]
+    numbers = {"fit_seconds": seconds, "n_train": int(min(len(data.x), method.max_rows))}
+    return Outcome({"scores": np.array(scores)}, numbers)
 
 
 def split(x: Array, y: Array, task: Task) -> Split:
-    """Split 90 to 10 at random, in an order that the seed alone decides; shift the test inputs; z-score if asked.
+    """Split 90 to 10 in a random order that depends on the seed alone; shift the test inputs; z-score if asked.
 
-    Shifts are made in raw units: a sensor that reads twice as much does so before anything is normalised.
+    Shifts are made in raw units, before any normalisation: a faulty sensor reads twice as much in its own units.
     """
-    order = np.random.default_rng(task.seed).permutation(len(x))[: task.max_rows or None]
+    order = np.random.default_rng(task.seed).permutation(len(x))[: task["max_rows"] or None]
     cut = max(1, round(0.1 * len(order)))
     test, train = order[:cut], order[cut:]
     shifted = {"in": x[test], "x0.1": 0.1 * x[test], "x2": 2.0 * x[test], "+3sd": x[test] + 3 * x[test].std(axis=0)}
-    if task.block == "raw":
+    if task["block"] == "raw":
         return Split(x[train], y[train], shifted, y[test], 1.0)
     loc, constant = x[train].mean(axis=0), x[train].min(axis=0) == x[train].max(axis=0)
     scale = np.where(constant, 1.0, x[train].std(axis=0))
@@ -84,8 +71,8 @@ def split(x: Array, y: Array, task: Task) -> Split:
     return Split(train_x, (y[train] - target_loc) / unit, standard, (y[test] - target_loc) / unit, unit)
 
 
-def score(prediction: Prediction, y: Array, unit: float) -> tuple[float, ...]:
-    """Return SCORES in the raw units of the targets; infinite errors and no coverage where a prediction is not finite.
+def score(prediction: Predictive, y: Array, unit: float) -> tuple[float, ...]:
+    """Return SCORES in the raw units of the targets; a prediction that is not finite has infinite errors.
 
     NLL is the mean of -log p(y) of the predictive distribution, observation noise included.
     """

@@ -1,24 +1,23 @@
-"""Write everything a results folder of the regression study shows: tables as CSV and Markdown, and figures."""
+"""The report of the regression study: tables as CSV and Markdown, and figures."""
 
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from habnn_control.experiments.engine import write_csv
+from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import save_figure
 from habnn_control.regression import figures, tables
 from habnn_control.regression.bars import RECOMMENDED, bars
 from habnn_control.regression.methods import METHODS, split
 from habnn_control.regression.paper import lookup
-from habnn_control.regression.study import read_results
 from habnn_control.support.files import atomic_write
 
 
 def write_report(folder: str | Path) -> str:
     """Write summary.csv, relative.csv, times.csv, bars.csv, tables.md and the figures; return the Markdown."""
     folder = Path(folder)
-    results, timings = read_results(folder)
+    results, timings = read_tables(folder, "results", "timings")
     summary, relative, per_sample = tables.summarise(results), tables.relative_errors(results), tables.times(timings)
     write_csv(summary, folder / "summary.csv")
     write_csv(relative, folder / "relative.csv")
@@ -70,7 +69,7 @@ def _legend(summary: pd.DataFrame) -> str:
 
 
 def _wide(rows: pd.DataFrame, value: str, paper: str | None) -> str:
-    """Return a Markdown table, a row a method and a column a set, printed values in brackets."""
+    """Return a Markdown table with one row per method and one column per data set; printed values in brackets."""
     datasets = list(rows["dataset"].unique())
     lines = ["| method | " + " | ".join(datasets) + " |", "|---|" + "---:|" * len(datasets)]
     for method, group in rows.groupby("method", sort=False):

@@ -1,4 +1,4 @@
-"""Tables of the regression study: medians over runs, beside what the paper printed."""
+"""Tables of the regression study: medians over runs, beside the values printed in the paper."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SHIFTS = TEST_SETS[1:]
 
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each method, set, block and test set: runs, median and quartiles of each score, paper's values.
+    """Return one row per method, data set, block and test set: runs, median and quartiles of scores, paper's values.
 
     Test set "ood" is the mean of the three shifts' medians, as the paper's tables give it.
     """
@@ -45,10 +45,10 @@ def relative_errors(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def times(timings: pd.DataFrame) -> pd.DataFrame:
-    """Return the training time of a sample in microseconds by method and set, and what the paper's times amount to.
+    """Return the training time per sample in microseconds by method and data set, and that of the paper.
 
-    The time is that of the fastest run, divided by the rows the method used: other runs were disturbed by what else the
-    machine did.
+    The time is that of the fastest run, divided by the rows the method used: other processes of the machine slowed the
+    other runs.
     """
     per_sample = 1e6 * timings["fit_seconds"] / timings["n_train"]
     groups = per_sample.groupby([timings["method"], timings["dataset"]], sort=False)
@@ -59,7 +59,7 @@ def times(timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def paper_microseconds(method: str, dataset: str) -> float:
-    """Return what the paper's training time of a set amounts to for a sample, or NaN."""
+    """Return the paper's training time of a data set per sample, or NaN."""
     seconds = float(lookup("training_seconds", "in").get((dataset, method), np.nan))
     return 1e6 * seconds / (0.9 * SOURCES[dataset].rows) if dataset in SOURCES else np.nan
 

@@ -12,7 +12,7 @@ from habnn_control.support.names import nearest
 T = TypeVar("T")
 
 
-def flag(default: Any, description: str, choices: Sequence[str] = ()) -> Any:
+def flag(default: Any, description: str, choices: Sequence[str] = (), repeatable: bool = False) -> Any:
     """Return a dataclass field that becomes a flag.
 
     Parameters
@@ -23,8 +23,10 @@ def flag(default: Any, description: str, choices: Sequence[str] = ()) -> Any:
         Help text of the flag.
     choices : sequence of str
         Allowed values; empty for any.
+    repeatable : bool
+        For a tuple without default: whether the values of several such flags add up; else the last flag counts.
     """
-    return field(default=default, metadata={"help": description, "choices": tuple(choices)})
+    return field(default=default, metadata={"help": description, "choices": tuple(choices), "repeatable": repeatable})
 
 
 def positional(description: str) -> Any:
@@ -91,7 +93,7 @@ def _add(parser: argparse.ArgumentParser, name: str, hint: Any, default: Any, me
     elif get_origin(hint) is tuple:
         kind = get_args(hint)[0]
         options |= {"nargs": "+", "type": _reader(kind, metadata["help"])}
-        options |= {"action": _StoreTuple, "metavar": kind.__name__.upper()}
+        options |= {"action": _ExtendTuple if metadata["repeatable"] else _StoreTuple, "metavar": kind.__name__.upper()}
     elif metadata["choices"]:
         options |= {"type": _one_of(metadata["choices"]), "metavar": "{" + ",".join(metadata["choices"]) + "}"}
     else:
@@ -104,6 +106,13 @@ class _StoreTuple(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
         setattr(namespace, self.dest, tuple(values))
+
+
+class _ExtendTuple(argparse.Action):
+    """Append several values to the tuple of earlier flags."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:  # noqa: ARG002
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest), *values))
 
 
 def _reader(kind: type, description: str) -> Any:

@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 AGENTS = "noop random a2c"
 
 
-def shell(*arguments):
+def shell(*arguments, **options):
     """Run the script in a process of its own."""
     command = [sys.executable, str(ROOT / "scripts/compare.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, **options)
 
 
 def main(script, *arguments):
@@ -87,8 +87,8 @@ def test_compare_config_and_meta_tell_how_to_repeat_it(done):
     out, _ = done
     config = json.loads((out / "config.json").read_text())
     assert config == {
-        "agents": ["noop", "random", "a2c"], "setpoints": [40.0], "runs": 2, "steps": 15, "seed": 0,
-        "pretrain_steps": 0, "wandering": False,
+        "agents": ["noop", "random", "a2c"], "arguments": {"setpoint": [40.0]}, "runs": 2, "steps": 15, "seed": 0,
+        "pretrain_steps": 0, "env": "IndustrialBenchmark-v0", "agent_settings": {}, "plugins": [],
     }  # fmt: skip
     meta = json.loads((out / "meta.json").read_text())
     assert "--agents noop random a2c --runs 2" in meta["command"]
@@ -102,7 +102,10 @@ def test_compare_summary_agrees_with_losses(done):
     rows = summary.set_index("agent")
     np.testing.assert_allclose(rows["mean"].sort_index(), expected.sort_index(), rtol=1e-12)
     assert (rows["decision_ms"] > 0).all()
-    assert {"p_better_than_noop", "iqm_low", "wall_seconds"} <= set(summary.columns)
+    assert {"p_better_than_noop", "iqm_low", "wall_seconds", "runs_above_250"} <= set(summary.columns)
+    comparisons = pd.read_csv(done[0] / "comparisons.csv")
+    assert (comparisons["runs_paired"] == 2).all()
+    assert comparisons["runs_better"].between(0, 2).all()
 
 
 def test_compare_again_plays_nothing_and_keeps_the_results(done):
@@ -130,6 +133,12 @@ def test_compare_refuses_the_folder_of_another_study(done, capsys):
         (["--agents", "sacc"], "got 'sacc'; did you mean 'sac'?"),
         (["--setpoints", "101"], "setpoint must be in 0..100, got 101; the nearest is 100"),
         (["--setpoints", "nan"], "setpoint must be in 0..100, got nan"),
+        (["--setpoints", "1", "--env-arg", "setpoint=2"], "argument must be given once, got 'setpoint' twice"),
+        (["--env-arg", "wandring=True"], "env-arg must be arguments that the environment accepts"),
+        (["--env", "Pendulun-v1"], "got 'Pendulun-v1'; did you mean 'Pendulum-v1'?"),
+        (["--agent-settings", "{"], "JSON must be an object of objects, got '{'"),
+        (["--agent-settings", '{"nop": {}}'], "agent_settings must be of noop, got 'nop'; did you mean 'noop'?"),
+        (["--plugin", "no_such_module"], "module must be one that Python can import, got 'no_such_module'"),
         (["--runs", "0"], "runs must be an integer of at least 1, got 0"),
         (["--jobs", "0"], "jobs must be a number of processes or -1, got 0"),
         (["--backend", "dask"], "pass --backend dask --scheduler ADDRESS"),
@@ -274,6 +283,82 @@ def test_compare_without_an_extra_names_it_in_one_line(tmp_path, wrong, package,
     (line,) = capsys.readouterr().err.splitlines()
     assert f"must have the package {package}, got none; install the {extra} extra" in line
     assert not (tmp_path / "x").exists()
+
+
+def test_compare_plays_a_grid_of_another_environment(tmp_path):
+    grid = ["--env", "Pendulum-v1", "--env-arg", "g=9.81,3.7", "--agents", "random", "noop"]
+    size = ["--runs", 2, "--steps", 5, "--seed", 3]
+    for jobs in (1, 2):
+        assert main("compare.py", *grid, *size, "--jobs", jobs, "--out", tmp_path / str(jobs)) == 0
+    assert (tmp_path / "1/losses.csv").read_bytes() == (tmp_path / "2/losses.csv").read_bytes()
+    losses, summary = (pd.read_csv(tmp_path / "1" / f"{name}.csv") for name in ("losses", "summary"))
+    columns = ["agent", "g", "run", "seed", "timestep", "loss", "entry_0", "entry_1", "entry_2"]
+    assert losses.columns.tolist() == columns
+    assert len(losses) == 2 * 2 * 2 * 5
+    noop = losses[losses["agent"] == "noop"].set_index(["g", "run", "timestep"])["loss"]
+    assert noop[9.81, 0, 1] == noop[3.7, 0, 1]  # the same seed gives the same start
+    assert noop[9.81, 0, 5] != noop[3.7, 0, 5]
+    assert set(summary["g"]) == {"9.81", "3.7", "all"}
+    assert "Agents on Pendulum-v1" in (tmp_path / "1/report.html").read_text()
+    before = (tmp_path / "1/report.html").read_bytes()
+    assert main("plot.py", tmp_path / "1") == 0
+    assert (tmp_path / "1/report.html").read_bytes() == before
+
+
+def test_compare_env_arg_is_the_long_form_of_setpoints_and_wandering(tmp_path, capsys):
+    size = ["--agents", "noop", "--runs", 1, "--steps", 5, "--jobs", 1, "--out", tmp_path / "x"]
+    assert main("compare.py", *size, "--setpoints", 100, 40, "--wandering") == 0
+    before = (tmp_path / "x/losses.csv").read_bytes()
+    assert before.splitlines()[0] == b"agent,setpoint,run,seed,timestep,loss,consumption,fatigue,velocity,gain,shift"
+    assert main("compare.py", *size, "--env-arg", "setpoint=100,40", "--env-arg", "wandering=True") == 0
+    assert (tmp_path / "x/losses.csv").read_bytes() == before
+    assert main("compare.py", *size, "--env-arg", "setpoint=100,40") == 2
+    assert "arguments {'setpoint': [100.0, 40.0], 'wandering': [True]} instead of" in capsys.readouterr().err
+
+
+def test_compare_stores_setpoints_that_differ_in_a_late_digit_apart(tmp_path):
+    size = ["--agents", "noop", "--runs", 1, "--steps", 5, "--jobs", 1, "--out", tmp_path / "x"]
+    for _ in range(2):
+        assert main("compare.py", *size, "--setpoints", "33.33333", "33.333331") == 0
+        assert pd.read_csv(tmp_path / "x/losses.csv")["setpoint"].unique().tolist() == [33.33333, 33.333331]
+    assert len(list(tmp_path.rglob("*.run"))) == 2
+
+
+def test_compare_agent_settings_reach_the_agents_and_are_part_of_the_study(tmp_path, capsys):
+    size = ["--agents", "hold", "noop", "--runs", 1, "--steps", 40, "--jobs", 2, "--out", tmp_path / "x"]
+    assert main("compare.py", *size, "--agent-settings", '{"hold": {"velocity": 20.0}}') == 0
+    losses = pd.read_csv(tmp_path / "x/losses.csv")
+    assert losses[losses["agent"] == "hold"]["velocity"].iloc[-1] == pytest.approx(20.0)
+    assert main("compare.py", *size) == 2
+    assert "agent_settings {'hold': {'velocity': 20.0}} instead of {}" in capsys.readouterr().err
+
+
+ENV_PLUGIN = """
+import gymnasium as gym
+gym.register("Swing-v0", "gymnasium.envs.classic_control:PendulumEnv", max_episode_steps=3)
+"""
+AGENT_PLUGIN = """
+import agents
+from agents.reference import Hold
+agents.register("slow", Hold, velocity=20.0)
+"""
+
+
+def test_compare_plugin_registers_an_environment_in_the_workers_too(tmp_path):
+    (tmp_path / "my_environment.py").write_text(ENV_PLUGIN)
+    study = ["--plugin", "my_environment", "--env", "Swing-v0", "--agents", "noop", "--runs", 2, "--steps", 5]
+    result = shell(*study, "--jobs", 2, "--out", tmp_path / "x", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert len(pd.read_csv(tmp_path / "x/losses.csv")) == 10
+
+
+def test_compare_plugin_registers_an_agent_in_the_workers_too(tmp_path):
+    (tmp_path / "my_agent.py").write_text(AGENT_PLUGIN)
+    study = ["--plugin", "my_agent", "--agents", "slow", "noop", "--runs", 2, "--steps", 40]
+    result = shell(*study, "--jobs", 2, "--out", tmp_path / "x", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    losses = pd.read_csv(tmp_path / "x/losses.csv").set_index(["agent", "timestep"])
+    assert losses.loc[("slow", 40), "velocity"].tolist() == pytest.approx([20.0, 20.0])
 
 
 def test_plot_remakes_everything_from_the_tables(done):

@@ -63,7 +63,7 @@ def test_run_episode_of_habnn_shows_what_it_predicted(tmp_path, capsys):
     assert main("run_episode.py", *flags, "--out", tmp_path / "x") == 0
     assert "uncertainty=" in capsys.readouterr().err
     picture = (tmp_path / "x/episode.svg").read_text()
-    for text in ("loss", "steering", "consumption", "fatigue", "predicted 90 % bands cover"):
+    for text in ("loss", "actuator position", "consumption", "fatigue", "predicted 90 % bands cover"):
         assert f"<!-- {text}" in picture
     losses, bands = (pd.read_csv(tmp_path / "x" / name) for name in ("losses.csv", "predictions.csv"))
     for name, band in bands.groupby("entry"):
@@ -126,6 +126,10 @@ def test_run_episode_load_of_an_oracle_wants_learn(tmp_path, capsys):
         (["--setpoint", "-1"], "setpoint must be in 0..100, got -1; the nearest is 0"),
         (["--load", "nothing.npz"], "nothing.npz"),
         (["--load", __file__], "must be a habnn_control file of kind 'agent', got a damaged or foreign file"),
+        (["--env", "Pendulun-v1"], "did you mean 'Pendulum-v1'?"),
+        (["--env-arg", "setpoint=10,20"], "setpoint must be one value, got [10, 20]"),
+        (["--agent-settings", '{"a2c": {}}'], "agent_settings must be of habnn, noop, oracle, got 'a2c'"),
+        (["--agent-settings", '{"habnn": {"horizzon": 3}}'], "did you mean 'horizon'?"),
         (["--steps", "0"], "steps must be an integer of at least 1, got 0"),
         (["--out", str(ROOT)], "out must be empty or hold an earlier episode"),
     ],
@@ -154,3 +158,20 @@ def test_run_episode_on_a_full_disk_says_so_in_one_line(tmp_path, capsys):
     assert line.startswith("error: ")
     assert "episode.png" in line
     assert len(pd.read_csv(tmp_path / "x/losses.csv")) == 3
+
+
+def test_run_episode_plays_other_environments_and_resets_after_their_end(tmp_path):
+    flags = ["--env", "Pendulum-v1", "--env-arg", "max_episode_steps=8", "--steps", 20, "--references", "noop"]
+    assert main("run_episode.py", "--agent", "random", *flags, "--out", tmp_path / "x") == 0
+    assert main("run_episode.py", "--load", tmp_path / "x/agent.npz", *flags, "--out", tmp_path / "y") == 0
+    for name in "xy":
+        losses = pd.read_csv(tmp_path / name / "losses.csv")
+        columns = ["agent", "max_episode_steps", "run", "seed", "timestep", "loss", "entry_0", "entry_1", "entry_2"]
+        assert losses.columns.tolist() == columns
+        assert losses["entry_2"].iloc[[8, 16]].abs().max() < 2.0  # at most 1 at a reset, and one step later
+
+
+def test_run_episode_agent_settings_reach_the_agent(tmp_path):
+    flags = ["--agent", "hold", "--references", "noop", "--steps", 60, "--agent-settings", '{"hold": {"velocity": 10}}']
+    assert main("run_episode.py", *flags, "--out", tmp_path / "x") == 0
+    assert pd.read_csv(tmp_path / "x/losses.csv")["velocity"].iloc[-1] == pytest.approx(10.0)

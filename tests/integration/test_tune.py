@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from agents.runner import play
-from habnn_control.experiments.engine import Study
+from agents.study import ControlStudy
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts/tune.py"))
 
@@ -18,8 +18,8 @@ def test_tune_ranks_trials_by_mean_loss(tmp_path, capsys):
     table = pd.read_csv(tmp_path / "t.csv")
     assert table["loss"].is_monotonic_increasing
     defaults = table[table["gamma"].isna()]["loss"].item()
-    tasks = Study(("a2c",), (100.0,), 2, 12, 0).tasks()
-    assert defaults == pytest.approx(sum(play(task).columns["loss"].mean() for task in tasks) / 2)
+    tasks = ControlStudy(("a2c",), {"setpoint": [100.0]}, 2, 12, 0).tasks()
+    assert defaults == pytest.approx(sum(play(task).arrays["loss"].mean() for task in tasks) / 2)
     assert "best of 3" in capsys.readouterr().out
 
 
@@ -28,7 +28,8 @@ def test_tune_space_is_accepted_by_the_agent(agent):
     import numpy as np
 
     (_, settings) = SCRIPT["draw"](agent, 2, np.random.default_rng(0))
-    assert len(play(Study((agent,), (100.0,), 1, 20, 0).tasks()[0], **settings).columns["loss"]) == 20
+    study = ControlStudy((agent,), {"setpoint": [100.0]}, 1, 20, 0, agent_settings={agent: settings})
+    assert len(play(study.tasks()[0]).arrays["loss"]) == 20
 
 
 def test_tune_refuses_the_seeds_of_reported_comparisons(tmp_path, capsys):

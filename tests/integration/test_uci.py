@@ -141,7 +141,7 @@ def test_uci_makes_sensitivity_tables(folder, tmp_path):
     [
         (["--methods", "tagl"], "did you mean 'tagi'"),
         (["--blocks", "row"], "blocks must be of raw, z-scored, got 'row'"),
-        (["--runs", "0"], "runs must be at least 1, got 0"),
+        (["--runs", "0"], "runs must be an integer of at least 1, got 0"),
         (["--datasets", "concret"], "did you mean 'concrete'"),
     ],
 )
@@ -149,3 +149,20 @@ def test_uci_raises_on_settings(folder, tmp_path, capsys, arguments, message):
     assert main("--data-dir", folder, "--datasets", "concrete", "--out", tmp_path / "new", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_uci_reports_a_run_that_fails_with_its_factors_and_goes_on_later(folder, tmp_path, capsys, monkeypatch):
+    from habnn_control.regression.methods.closed_form import Constant
+
+    def explode(*_):
+        raise ArithmeticError("too much data")
+
+    study = flags(folder, tmp_path / "study", runs=1, methods=["constant", "habnn"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Constant, "predict", explode)
+        assert main(*study) == 1
+    line = "failed: method constant, dataset concrete, block raw, run 0, seed 5: ArithmeticError: too much data"
+    assert line in capsys.readouterr().err
+    assert len(list((tmp_path / "study/runs/constant").rglob("*.error.txt"))) == 4
+    assert main(*study) == 0
+    assert not list(tmp_path.rglob("*.error.txt"))

@@ -6,8 +6,8 @@ import pytest
 
 import agents
 from agents.runner import Recorder, make_env, play
+from agents.study import ControlStudy
 from habnn_control.control.planning import ICEM
-from habnn_control.experiments.engine import Study
 
 TINY = {"horizon": 20, "n_scenarios": 2, "n_candidates": 30, "n_iterations": 2}
 
@@ -27,9 +27,8 @@ def actions_of(agent, n):
 
 
 def mean_losses(name, **settings):
-    return np.array(
-        [play(task, **settings).columns["loss"].mean() for task in Study((name,), (100.0,), 4, 60, 0).tasks()]
-    )
+    study = ControlStudy((name,), {"setpoint": [100.0]}, 4, 60, 0, agent_settings={name: settings})
+    return np.array([play(task).arrays["loss"].mean() for task in study.tasks()])
 
 
 def test_oracle_beats_noop_from_the_first_steps_on():

@@ -8,7 +8,7 @@ import pytest
 
 import agents
 from agents.runner import Recorder, make_env, play
-from habnn_control.experiments.engine import Study
+from agents.study import ControlStudy
 
 needs_tensorboard = pytest.mark.skipif(
     find_spec("tensorboard") is None, reason="tensorboard is in the tensorboard extra"
@@ -61,11 +61,11 @@ def test_learn_replaces_the_log_of_an_interrupted_run(tmp_path):
 
 @needs_tensorboard
 def test_play_logs_pretraining_apart(tmp_path):
-    (task,) = Study(("a2c",), (100.0,), 1, 4, 3, pretrain_steps=7).tasks()
+    (task,) = ControlStudy(("a2c",), {"setpoint": [100.0]}, 1, 4, 3, pretrain_steps=7).tasks()
     run = play(task, tensorboard=str(tmp_path))
     folder = tmp_path / "setpoint-100/seed-3/a2c"
     assert scalars(folder / "pretraining", "plant/loss")[0] == [1, 2, 3, 4, 5, 6, 7]
-    np.testing.assert_allclose(scalars(folder, "plant/loss")[1], run.columns["loss"], rtol=1e-6)
+    np.testing.assert_allclose(scalars(folder, "plant/loss")[1], run.arrays["loss"], rtol=1e-6)
 
 
 def test_learn_raises_on_missing_tensorboard_and_names_the_extra(tmp_path, monkeypatch):

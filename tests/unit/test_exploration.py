@@ -228,6 +228,6 @@ def test_excitation_raises_on_a_resweep_beyond_half_of_the_range(bad):
 
 @pytest.mark.parametrize("bad", [0.0, -0.1, float("nan")])
 def test_excitation_raises_on_a_degradation_that_is_not_positive(bad):
-    with pytest.raises(ValueError, match=r"exploration: excitation\.degradation must be positive, got .*; inf switches it off"):
+    with pytest.raises(ValueError, match=r"excitation\.degradation must be positive, got .*; inf switches it off"):
         Excitation(degradation=bad)
     assert Excitation(degradation=inf).degradation == inf

@@ -11,20 +11,23 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from PIL import Image
 
+from agents.reporting import printed_losses
 from habnn_control.experiments.plotting import (
     NARROW,
-    PAPER_LOSSES,
     WIDE,
+    Reference,
+    columns_figure,
+    columns_panel,
     loss_panel,
     losses_figure,
     prediction_panel,
     save_figure,
     spread,
     stacked_figure,
-    steerings_figure,
-    steerings_panel,
 )
 
+ACTUATORS = ("velocity", "gain", "shift")
+REFERENCE = Reference(printed_losses(), "hollow: printed in the paper")
 AGENTS = ("habnn", "a2c", "td3", "sac", "sac-tuned", "noop", "random", "hold", "oracle", "stranger")
 
 
@@ -35,13 +38,10 @@ def tidy(agents=AGENTS, setpoints=(100,), runs=4, steps=60):
     for number, agent in enumerate(agents):
         for setpoint in setpoints:
             for run in range(runs):
-                table = {name: 50 + rng.normal(size=steps) for name in ("velocity", "gain", "shift")}
+                index = {"agent": agent, "setpoint": setpoint, "run": run, "seed": run}
+                table = {name: 50 + rng.normal(size=steps) for name in ACTUATORS}
                 table["loss"] = 300 + number + rng.normal(size=steps)
-                parts.append(
-                    pd.DataFrame(table).assign(
-                        agent=agent, setpoint=setpoint, run=run, seed=run, timestep=np.arange(1, steps + 1)
-                    )
-                )
+                parts.append(pd.DataFrame(index | {"timestep": np.arange(1, steps + 1)} | table))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -82,26 +82,32 @@ def test_losses_figure_averages_long_runs_over_short_stretches():
     np.testing.assert_allclose(line.get_xdata(), np.arange(5.5, 1000, 10))
 
 
-def test_losses_figure_shows_the_papers_points_hollow_and_only_at_setpoint_100():
-    at_100, at_50 = losses_figure(tidy(setpoints=(100, 50))).axes
-    paper = [line for line in at_100.lines if line.get_label() == "_paper"]
-    assert [tuple(line.get_ydata()) for line in paper] == list(PAPER_LOSSES.values())
+def test_losses_figure_shows_reference_points_hollow_and_only_at_setpoint_100():
+    at_100, at_50 = losses_figure(tidy(setpoints=(100, 50)), reference=REFERENCE).axes
+    paper = [line for line in at_100.lines if line.get_label() == "_reference"]
+    printed = {name: rows["loss"].tolist() for name, rows in printed_losses().groupby("agent", sort=False)}
+    assert [list(line.get_ydata()) for line in paper] == list(printed.values())
+    assert printed["sac"] == [405, 491, 625, 805, 1027, 1075]
+    assert at_100.get_legend().get_title().get_text() == "hollow: printed in the paper"
     assert all(line.get_markerfacecolor() == "none" and line.get_linestyle() == "None" for line in paper)
     assert len({line.get_marker() for line in paper}) == 4
-    assert not [line for line in at_50.lines if line.get_label() == "_paper"]
+    assert not [line for line in at_50.lines if line.get_label() == "_reference"]
+    assert not [line for line in losses_figure(tidy()).axes[0].lines if line.get_label() == "_reference"]
 
 
 @pytest.mark.parametrize(("steps", "shown"), [(9, 0), (25, 2), (300, 6), (1000, 0)])
-def test_losses_figure_shows_the_papers_points_where_runs_are_long_enough_and_not_too_long(steps, shown):
+def test_losses_figure_shows_reference_points_where_runs_are_long_enough_and_not_too_long(steps, shown):
     losses = tidy(agents=("noop",), runs=1, steps=steps)
-    paper = [line.get_xdata() for line in losses_figure(losses).axes[0].lines if line.get_label() == "_paper"]
+    (axes,) = losses_figure(losses, reference=REFERENCE).axes
+    paper = [line.get_xdata() for line in axes.lines if line.get_label() == "_reference"]
     assert [len(timesteps) for timesteps in paper] == ([shown] * 4 if shown else [])
     assert all(max(timesteps) <= steps for timesteps in paper)
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_steerings_figure_labels_stay_in_their_panel_however_many(width):
-    figure = steerings_figure(tidy(agents=[f"agent-{number}" for number in range(20)], runs=1), 100, width)
+def test_columns_figure_labels_stay_in_their_panel_however_many(width):
+    losses = tidy(agents=[f"agent-{number}" for number in range(20)], runs=1)
+    figure = columns_figure(losses, (100,), ACTUATORS, width)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     for axes in figure.axes:
@@ -123,7 +129,7 @@ def test_losses_figure_lines_differ_in_grey():
 
 
 @pytest.mark.parametrize(("width", "columns"), [(WIDE, 2), (NARROW, 1)])
-def test_losses_figure_has_a_panel_a_setpoint(width, columns):
+def test_losses_figure_has_a_panel_per_condition(width, columns):
     figure = losses_figure(tidy(agents=("noop", "sac"), setpoints=(10, 50, 100), runs=2), width)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["setpoint 10", "setpoint 50", "setpoint 100"]
     assert len({round(axes.get_position().x0, 2) for axes in figure.axes}) == columns
@@ -139,9 +145,9 @@ def test_losses_figure_of_single_runs_has_no_band_and_no_warning():
     losses_figure(tidy(runs=1)).canvas.draw()
 
 
-def test_steerings_figure_has_three_panels_with_every_agent():
-    figure = steerings_figure(tidy(setpoints=(100, 50)), 50)
-    assert [axes.get_ylabel() for axes in figure.axes] == ["velocity", "gain", "shift"]
+def test_columns_figure_has_a_panel_per_column_with_every_agent():
+    figure = columns_figure(tidy(setpoints=(100, 50)), (50,), ("gain", "loss"))
+    assert [axes.get_ylabel() for axes in figure.axes] == ["gain", "loss"]
     for axes in figure.axes:
         assert len(labels_of(axes)) == len(AGENTS)
 
@@ -150,7 +156,7 @@ def test_stacked_figure_takes_panels_of_others():
     episode = {name: np.linspace(0, 100, 30) for name in ("velocity", "gain", "shift")}
     panels = [
         loss_panel("sac", np.arange(30.0), {"noop": np.full(30, 9.0)}),
-        steerings_panel(episode),
+        columns_panel(episode, "position", (0.0, 100.0)),
         lambda axes: axes.plot([1, 30], [0, 1], label="extra"),
     ]
     figure = stacked_figure(panels)
@@ -159,6 +165,8 @@ def test_stacked_figure_takes_panels_of_others():
         ["gain", "shift", "velocity"],
         ["extra"],
     ]
+    assert figure.axes[1].get_ylabel() == "position"
+    assert figure.axes[1].get_ylim() == pytest.approx((-2.0, 102.0))
 
 
 def test_prediction_panel_tells_its_coverage_and_shows_what_came():
@@ -220,3 +228,18 @@ def test_loss_panel_averages_long_episodes_vs_numpy():
         np.testing.assert_allclose(line.get_ydata(), [loss[k : k + 10].mean() + offset for k in range(0, 1000, 10)])
         np.testing.assert_allclose(line.get_xdata(), np.arange(5.5, 1000.0, 10.0))
     assert axes.get_title(loc="left") == "lines: means over 10 steps; thin: single steps"
+
+
+def test_losses_figure_takes_any_column_label_and_no_arguments():
+    losses = tidy(agents=("noop",)).drop(columns="setpoint").rename(columns={"loss": "error"})
+    (axes,) = losses_figure(losses, column="error", label="error in kg").axes
+    assert axes.get_ylabel() == "error in kg"
+    assert axes.get_title(loc="left") == ""
+    assert axes.get_yscale() == "log"
+
+
+def test_losses_figure_of_negative_values_has_a_linear_axis():
+    losses = tidy(agents=("noop", "sac"))
+    figure = losses_figure(losses.assign(loss=losses["loss"] - 300))
+    assert figure.axes[0].get_yscale() == "linear"
+    figure.canvas.draw()

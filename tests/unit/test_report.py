@@ -10,8 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.experiments.engine import COLUMNS, Run, Study, run_study, write_meta
-from habnn_control.experiments.report import write_report
+from agents.reporting import write_report
+from agents.study import ControlStudy
+from control_studies import COLUMNS, outcome_of, study_of
+from habnn_control.experiments import report
+from habnn_control.experiments.engine import run_study
+from habnn_control.experiments.provenance import write_meta
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine (apt-get install chromium)")
@@ -37,12 +41,12 @@ FRAME = """<!doctype html><script>addEventListener("message", event => {
 
 
 def play(task):
-    rng = np.random.default_rng((task.agent_seed, int(task.setpoint)))
-    return Run({name: 250 + 30 * rng.normal(size=task.steps) for name in COLUMNS}, 1.0, 0.1)
+    rng = np.random.default_rng((task["agent_seed"], int(task["setpoint"])))
+    return outcome_of({name: 250 + 30 * rng.normal(size=task["steps"]) for name in COLUMNS})
 
 
 def make_folder(folder, agents=("noop", "td3", "ppo", "oracle"), setpoints=(100.0, 20.0), runs=3):
-    run_study(Study(agents, setpoints, runs, 40, 0), play, folder)
+    run_study(study_of(agents, setpoints, runs, 40, 0), play, folder)
     write_meta(folder, COMMAND, 12.0, jobs=2)
     return folder
 
@@ -76,7 +80,7 @@ def test_report_is_whole_in_a_browser(folder, tmp_path, width):
     assert console == []
     assert found["window"] == width
     assert found["page"] <= width  # nothing sticks out sideways
-    assert len(found["images"]) == 3  # losses, and steerings at two setpoints
+    assert len(found["images"]) == 3  # losses, and actuators at two setpoints
     for drawn_width, drawn_height, right, loaded, _ in found["images"]:
         assert loaded
         assert min(drawn_width, drawn_height) > 200
@@ -173,6 +177,65 @@ def test_write_report_raises_on_study_without_a_finished_run(tmp_path):
     def fail(task):
         raise RuntimeError("no luck")
 
-    run_study(Study(("noop",), (100.0,), 2, 5, 0), fail, tmp_path)
+    run_study(study_of(("noop",), runs=2, steps=5), fail, tmp_path)
     with pytest.raises(ValueError, match="must hold at least one finished run, got none"):
         write_report([tmp_path])
+
+
+def test_report_has_what_the_readme_quotes(folder):
+    summary, comparisons = (pd.read_csv(folder / f"{name}.csv") for name in ("summary", "comparisons"))
+    assert summary["runs_above_250"].between(0, summary["runs"]).all()
+    both = comparisons.merge(
+        comparisons, left_on=["agent", "other", "setpoint"], right_on=["other", "agent", "setpoint"]
+    )
+    assert (both["runs_better_x"] + both["runs_better_y"] == both["runs_paired_x"]).all()
+
+
+def test_report_leaves_out_remarks_about_defaults_that_were_changed(tmp_path):
+    settings = {"sac": {"learning_starts": 5}}
+    run_study(study_of(("sac", "ppo-tuned"), steps=40, agent_settings=settings), play, tmp_path)
+    assert "warm-up" not in (page := write_report([tmp_path])[1].read_text())
+    assert "2048" not in page
+
+
+def test_report_of_another_environment_names_it_and_draws_its_columns(tmp_path):
+    def swing(task):
+        return outcome_of({name: np.ones(task["steps"]) for name in ("loss", "entry_0", "entry_1", "entry_2")})
+
+    run_study(ControlStudy(["random"], {"g": [9.81, 3.7]}, 2, 5, env="Pendulum-v1"), swing, tmp_path)
+    summary, page = write_report([tmp_path])
+    assert "Agents on Pendulum-v1" in page.read_text()
+    assert "Industrial" not in page.read_text()
+    assert "Mean entry_0, entry_1 and entry_2 with 95 % intervals at g 9.81." in page.read_text()
+    assert (tmp_path / "observations-3.7.svg").exists()
+    assert "runs_above_250" not in summary
+
+
+def test_report_shows_results_of_an_environment_that_is_not_installed(tmp_path):
+    run_study(study_of(("stranger",), env="Elsewhere-v0", plugins=["no_such_module"]), play, tmp_path)
+    assert "Agents on Elsewhere-v0" in write_report([tmp_path])[1].read_text()
+
+
+def test_report_reads_folders_of_the_release_before(folder, tmp_path):
+    for name in ("losses.csv", "timings.csv"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    old = {"agents": ["noop", "td3", "ppo", "oracle"], "setpoints": [100.0, 20.0], "runs": 3, "steps": 40, "seed": 0}
+    (tmp_path / "config.json").write_text(json.dumps(old | {"pretrain_steps": 0, "wandering": False}))
+    write_report([tmp_path])
+    assert (tmp_path / "summary.csv").read_bytes() == (folder / "summary.csv").read_bytes()
+    assert (tmp_path / "losses.svg").read_bytes() == (folder / "losses.svg").read_bytes()
+
+
+def test_write_report_takes_any_presentation(folder, tmp_path):
+    shown = report.Presentation(
+        "Loaves", "Every flour rises.", panels=("gain",), panels_name="loaf", remarks=("Rye is slow.",)
+    )
+    _, page = report.write_report([folder], lambda _: shown, tmp_path)
+    for text in (
+        "<h1>Loaves</h1>",
+        "Every flour rises.",
+        "Rye is slow.",
+        "Mean gain with 95 % intervals at setpoint 20.",
+    ):
+        assert text in page.read_text()
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == ["loaf-100.svg", "loaf-20.svg", "losses.svg"]

@@ -4,25 +4,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from habnn_control.experiments.engine import COLUMNS, Run, Study, read_tables, run_study
-from habnn_control.experiments.summary import curves_of, headline, summarise, windows_within
+from control_studies import COLUMNS, outcome_of, study_of
+from habnn_control.experiments.engine import read_tables, run_study
+from habnn_control.experiments.summary import curves_of, headline, summarise, value_text, windows_within
 
-STUDY = Study(("noop", "sac", "oracle"), (100.0, 20.0), 5, 100, 0)
+STUDY = study_of(("noop", "sac", "oracle"), (100.0, 20.0), runs=5, steps=100, seed=0)
+SETPOINTS = (100.0, 20.0)
 LEVEL = {"noop": 300.0, "sac": 280.0, "oracle": 200.0}
 
 
 def play(task):
     """Return a known loss: the agent's level + 10 x run + setpoint / 5, and 7 less after step 60."""
-    loss = np.full(task.steps, LEVEL[task.agent] + 10.0 * task.run + task.setpoint / 5)
+    loss = np.full(task["steps"], LEVEL[task["agent"]] + 10.0 * task.run + task["setpoint"] / 5)
     loss[60:] -= 7.0
-    return Run(dict.fromkeys(COLUMNS, loss), 2.0 + task.run, 0.2)
+    columns = dict.fromkeys(COLUMNS, loss) | {"fatigue": loss / 10}
+    return outcome_of(columns, 2.0 + task.run, 0.2)
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     folder = tmp_path_factory.mktemp("study")
     run_study(STUDY, play, folder)
-    return read_tables(folder)
+    return read_tables(folder, "losses", "timings")
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +49,9 @@ def test_windows_within_fill_the_run(steps, windows):
 
 def test_curves_of_keeps_order_and_values(tables):
     curves = curves_of(tables[0])
-    assert list(curves) == [(agent, setpoint) for agent in STUDY.agents for setpoint in STUDY.setpoints]
-    assert curves["sac", 20.0].values.shape == (5, 100)
-    np.testing.assert_array_equal(curves["sac", 20.0].values[3, [59, 60]], [280 + 30 + 4, 280 + 30 + 4 - 7])
+    assert list(curves) == [(agent, (setpoint,)) for agent in STUDY.agents for setpoint in SETPOINTS]
+    assert curves["sac", (20.0,)].values.shape == (5, 100)
+    np.testing.assert_array_equal(curves["sac", (20.0,)].values[3, [59, 60]], [280 + 30 + 4, 280 + 30 + 4 - 7])
 
 
 def test_summarise_means_of_windows_and_setpoints(summary):
@@ -117,7 +120,7 @@ def test_summarise_is_deterministic(tables):
         pd.testing.assert_frame_equal(first, again)
 
 
-def test_headline_has_a_row_an_agent_over_all_setpoints(tables):
+def test_headline_has_a_row_per_agent_over_all_setpoints(tables):
     table = headline(summarise(*tables)[0])
     assert table["agent"].tolist() == list(STUDY.agents)
     assert table.columns.tolist() == [
@@ -130,3 +133,67 @@ def test_headline_has_a_row_an_agent_over_all_setpoints(tables):
 def test_headline_of_single_runs_shows_no_interval(tables):
     losses, timings = tables
     assert headline(summarise(losses[losses["run"] == 0], timings)[0])["steps 1-60"][0] == "312.0"
+
+
+def test_summarise_takes_any_column_vs_loss(tables):
+    tenth, loss = (summarise(*tables, column=name)[0] for name in ("fatigue", "loss"))
+    np.testing.assert_allclose(10 * tenth[["mean", "mean_low", "iqm"]], loss[["mean", "mean_low", "iqm"]])
+    np.testing.assert_allclose(tenth["score"], loss["score"])
+
+
+def test_summarise_counts_runs_above_thresholds(tables):
+    summary = summarise(*tables, thresholds=(325.0, 1e6))[0].set_index(["agent", "setpoint", "window"])
+    # noop at setpoint 100 has 320, 330, ..., 360 over steps 1-60; at 20 it has 304, 314, ..., 344
+    assert summary.loc[("noop", "100", "1-60"), "runs_above_325"] == 4
+    assert summary.loc[("noop", "20", "1-60"), "runs_above_325"] == 2
+    assert summary.loc[("noop", "all", "1-60"), "runs_above_325"] == 6
+    assert (summary["runs_above_1e+06"] == 0).all()
+    assert not [name for name in summarise(*tables)[0] if name.startswith("runs_above")]
+
+
+def test_summarise_counts_paired_runs_that_are_better(tables):
+    losses, timings = tables
+    worse = (losses["agent"] == "sac") & (losses["run"] == 2)
+    losses = losses.assign(loss=losses["loss"] + 100.0 * worse)
+    losses = losses[~((losses["agent"] == "noop") & (losses["seed"] == 4))]
+    rows = summarise(losses, timings)[1].set_index(["agent", "other", "setpoint", "window"])
+    assert rows.loc[("sac", "noop", "100", "1-60"), ["runs_better", "runs_paired"]].tolist() == [3, 4]
+    assert rows.loc[("noop", "sac", "all", "1-60"), ["runs_better", "runs_paired"]].tolist() == [2, 8]
+
+
+@pytest.fixture
+def plain_tables(tables):
+    """Return tables without any argument."""
+    losses, timings = (table[table["setpoint"] == 100].drop(columns="setpoint") for table in tables)
+    return losses, timings
+
+
+def test_summarise_without_arguments_vs_one_setpoint(plain_tables, tables):
+    summary, comparisons = summarise(*plain_tables)
+    assert list(summary.columns)[:3] == ["agent", "window", "runs"]
+    losses, timings = (table[table["setpoint"] == 100] for table in tables)
+    ours, theirs = summarise(losses, timings)
+    pd.testing.assert_frame_equal(summary, ours.drop(columns="setpoint"))
+    pd.testing.assert_frame_equal(comparisons, theirs.drop(columns="setpoint"))
+    assert headline(summary)["agent"].tolist() == list(STUDY.agents)
+
+
+def test_summarise_groups_by_all_arguments(tables):
+    losses, timings = (
+        pd.concat([table.assign(mode="fast"), table.assign(mode="slow")])[
+            [*table.columns[:2], "mode", *table.columns[2:]]
+        ]
+        for table in tables
+    )
+    summary = summarise(losses, timings)[0]
+    assert list(summary.columns)[:4] == ["agent", "setpoint", "mode", "window"]
+    rows = summary.set_index(["agent", "setpoint", "mode", "window"])
+    assert rows.loc[("sac", "20", "slow", "1-60"), "mean"] == pytest.approx(280 + 20 + 4)
+    assert rows.loc[("sac", "all", "all", "1-60"), "runs"] == 20
+    assert headline(summary)["runs"].tolist() == ["20"] * 3
+
+
+def test_value_text_loses_no_digit():
+    assert [value_text(value) for value in (100.0, np.float64(20), 33.333331, "a", np.int64(3), True)] == [
+        "100", "20", "33.333331", "a", "3", "True",
+    ]  # fmt: skip

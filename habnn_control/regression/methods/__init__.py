@@ -15,7 +15,7 @@ VARIABLE = ("scale", "dof", "layers")  # settings that a variant may change
 
 
 class Entry(NamedTuple):
-    """A method: how it is built, how it handles observation noise, what it needs, and whether it samples."""
+    """A method: its builder, observation noise and package, whether settings may vary, and whether it samples."""
 
     build: Callable[..., Method]
     noise: str

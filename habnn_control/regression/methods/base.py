@@ -1,4 +1,4 @@
-"""What every method of the study offers, and how fixed noise levels are chosen."""
+"""The interface of the methods of the study, and the choice of fixed noise levels."""
 
 from abc import ABC, abstractmethod
 from math import inf
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.regression.predictive import GaussianMixture, Prediction
+from habnn_control.regression.predictive import GaussianMixture, Predictive
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
@@ -24,10 +24,10 @@ class Method(ABC):
     n_inputs : int
         Size of x.
     seed : int
-        Of everything random in the method.
+        Seeds the random numbers of the method.
     """
 
-    max_rows: float = inf  # a method too slow for all training rows takes as many of them
+    max_rows: float = inf  # number of training rows a slow method is limited to
 
     def __init__(self, n_inputs: int, seed: int) -> None:
         self.n_inputs, self.seed = n_inputs, seed
@@ -40,7 +40,7 @@ class Method(ABC):
         """Learn from x of shape (n, n_inputs) and y of shape (n,)."""
 
     @abstractmethod
-    def predict(self, x: Array) -> Prediction:
+    def predict(self, x: Array) -> Predictive:
         """Return the distribution of the target at each row of x, observation noise included."""
 
 

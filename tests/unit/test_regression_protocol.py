@@ -5,8 +5,9 @@ import pytest
 from scipy import integrate, stats
 
 from habnn_control import StudentT
+from habnn_control.experiments.engine import Task
 from habnn_control.regression.predictive import GaussianMixture
-from habnn_control.regression.protocol import BLOCKS, SCORES, TEST_SETS, Task, play, score, split
+from habnn_control.regression.protocol import BLOCKS, SCORES, TEST_SETS, play, score, split
 
 
 def table(n=200):
@@ -16,7 +17,8 @@ def table(n=200):
 
 
 def task(method="constant", block="raw", seed=0, max_rows=0):
-    return Task(method, "generated", block, 0, seed, max_rows)
+    factors = {"method": method, "dataset": "generated", "block": block}
+    return Task(factors, 0, seed, {"max_rows": max_rows})
 
 
 @pytest.fixture
@@ -82,20 +84,21 @@ def test_score_of_a_diverged_prediction_is_infinite():
 
 def test_play_scores_the_constant_predictor_alike_in_both_blocks_vs_formula(files):
     outcomes = [play(task(block=block), files) for block in BLOCKS]
-    np.testing.assert_allclose(outcomes[0].scores, outcomes[1].scores, rtol=1e-9)
+    scores = [outcome.arrays["scores"] for outcome in outcomes]
+    np.testing.assert_allclose(*scores, rtol=1e-9)
     x, y = table()
     part = split(x, y, task())
     wanted = -stats.norm(part.y.mean(), part.y.std()).logpdf(part.test_y).mean()
-    np.testing.assert_allclose(outcomes[0].scores[:, SCORES.index("nll")], wanted, rtol=1e-9)
-    assert outcomes[0].n_train == 180
+    np.testing.assert_allclose(scores[0][:, SCORES.index("nll")], wanted, rtol=1e-9)
+    assert outcomes[0].numbers["n_train"] == 180
 
 
 def test_play_repeats_itself_and_learns(files):
-    first, again = (play(task("habnn-recommended"), files) for _ in range(2))
-    np.testing.assert_array_equal(first.scores, again.scores)
-    constant = play(task(), files)
-    assert first.scores[0, 0] < 0.5 * constant.scores[0, 0]
-    assert first.scores[0, 1] < constant.scores[0, 1] - 0.5
+    first, again = (play(task("habnn-recommended"), files).arrays["scores"] for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    constant = play(task(), files).arrays["scores"]
+    assert first[0, 0] < 0.5 * constant[0, 0]
+    assert first[0, 1] < constant[0, 1] - 0.5
 
 
 def test_gaussian_mixture_vs_quadrature():
@@ -111,4 +114,4 @@ def test_gaussian_mixture_vs_quadrature():
 
 def test_play_counts_the_rows_a_method_used(files, monkeypatch):
     monkeypatch.setattr("habnn_control.regression.methods.closed_form.Constant.max_rows", 100)
-    assert play(task(), files).n_train == 100
+    assert play(task(), files).numbers["n_train"] == 100

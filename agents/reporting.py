@@ -1,0 +1,101 @@
+"""The report of a control study: what is specific to its environment, its agents and the HABNN paper."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import pandas as pd
+
+from agents.registry import agent_class, merge, preset
+from agents.runner import BENCHMARK, import_plugins, measured_env
+from envs import find_plant
+from habnn_control.experiments import report
+from habnn_control.experiments.plotting import Reference
+from habnn_control.experiments.report import Presentation
+
+_THRESHOLD = 250.0  # runs on the Industrial Benchmark above it have missed a good operating point
+_SEEDS = "Run r of every agent met the same environment seed."
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path | None = None) -> tuple[pd.DataFrame, Path]:
+    """Write tables, figures and page of control studies; see `habnn_control.experiments.report.write_report`."""
+    return report.write_report(folders, partial(_present, folders), out)
+
+
+def printed_losses() -> pd.DataFrame:
+    """Return the losses printed in the HABNN paper, figure "Performance on the Industrial Benchmark"."""
+    return pd.read_csv(Path(__file__).with_name("printed_losses.csv"))
+
+
+def actuator_columns(env: gym.Env[Any, Any], columns: Sequence[str]) -> list[str]:
+    """Return which of the recorded columns are positions of known actuators, in their order."""
+    plant = find_plant(env)
+    if plant is None:
+        return []
+    labels = plant.labels(len(columns))
+    return [name for name in columns if labels.get(name) in plant.actuated]
+
+
+def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentation:
+    configs = [_configuration(folder) for folder in folders]
+    ids = list(dict.fromkeys(config["env"] for config in configs))
+    recorded = list(losses.columns)[list(losses.columns).index("loss") + 1 :]
+    panels = _panels(configs[0], recorded)
+    remarks = _remarks(configs, int(losses["timestep"].max()))
+    if ids != [BENCHMARK]:
+        return Presentation(
+            title=f"Agents on {', '.join(ids)}",
+            introduction=f"Every agent starts cold and learns online. Lower losses are better. {_SEEDS}",
+            panels=panels,
+            remarks=remarks,
+        )
+    return Presentation(
+        title="Agents on the Industrial Benchmark",
+        introduction=(
+            "Every agent starts cold and learns while it runs the plant. Loss = consumption + 3 fatigue at each step; "
+            f"lower is better. {_SEEDS}"
+        ),
+        label="loss = consumption + 3 fatigue",
+        panels=panels,
+        panels_title="Actuators",
+        panels_name="steerings",
+        thresholds=(_THRESHOLD,),
+        reference=Reference(printed_losses(), "hollow: printed in the paper"),
+        reference_remark="Hollow markers are the values printed in the HABNN paper, not measured here.",
+        remarks=remarks,
+    )
+
+
+def _configuration(folder: str | Path) -> dict[str, Any]:
+    """Return what config.json says of environment and agents; folders of older releases name no environment."""
+    config = json.loads((Path(folder) / "config.json").read_text())
+    return {"env": BENCHMARK, "arguments": {}, "agents": [], "agent_settings": {}, "plugins": [], **config}
+
+
+def _panels(config: Mapping[str, Any], recorded: Sequence[str]) -> list[str]:
+    """Return the columns to draw: the actuators of the Plant if it names some, else all."""
+    arguments = {name: values[0] for name, values in config["arguments"].items()}
+    try:
+        import_plugins(config["plugins"])
+        env = measured_env(config["env"], **arguments)
+    except Exception:  # the environment is not installed here: its results can be shown all the same
+        return list(recorded)
+    panels = actuator_columns(env, recorded) or list(recorded)
+    env.close()
+    return panels
+
+
+def _remarks(configs: Sequence[Mapping[str, Any]], steps: int) -> list[str]:
+    """Return the remarks of all agents of the studies, each once."""
+    remarks: dict[str | None, None] = {}
+    for config in configs:
+        for name in config["agents"]:
+            try:
+                settings = merge(preset(name), config["agent_settings"].get(name, {}))
+            except ValueError:  # an agent of a plugin that is not installed here
+                continue
+            remarks[agent_class(name).remark(steps, settings)] = None
+    return [remark for remark in remarks if remark]
