@@ -6,7 +6,7 @@ REGRESSION := $(VENV)/.regression
 DATA := ../shared/uci
 
 .DEFAULT_GOAL := help
-.PHONY: help install test lint compare paper uci benchmark clean
+.PHONY: help install test slow lint compare paper uci benchmark clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -31,8 +31,11 @@ lint: $(INSTALLED)  ## Run ruff and mypy.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint $(REGRESSION)  ## Set up, then run ruff, mypy and the whole test suite.
+test: lint $(REGRESSION)  ## Set up, then run ruff, mypy and the tests.
 	$(BIN)/pytest --numprocesses auto
+
+slow: $(REGRESSION)  ## Run the tests that take more than a minute; CI runs them too.
+	$(BIN)/pytest --numprocesses auto -m slow
 
 compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report.
 	$(BIN)/python scripts/compare.py --agents habnn habnn-paper noop random hold oracle a2c td3 sac --setpoints 100 --runs 20 --steps 60 --seed 1000 --out results/compare

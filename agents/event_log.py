@@ -6,8 +6,6 @@ from typing import Any, Self
 
 from habnn_control.support.extras import check_extra
 
-_PLANT = ("loss", "consumption", "fatigue")
-
 
 class EventLog:
     """Scalars over timesteps, in a folder that TensorBoard shows.
@@ -35,10 +33,10 @@ class EventLog:
             self._writer.close()
 
     def write(self, timestep: int, reward: float, info: Mapping[str, Any], training: Mapping[str, float]) -> None:
-        """Write the loss and its parts as plant/..., and the figures of training under their own names."""
+        """Write the loss and all numbers of `info` as plant/..., and the figures of training under their own names."""
         if self._writer is None:
             return
-        plant = {"loss": -reward, **{name: info[name] for name in _PLANT if name in info}}
+        plant = {"loss": -reward, **{name: value for name, value in info.items() if isinstance(value, int | float)}}
         for name, value in {**{f"plant/{name}": value for name, value in plant.items()}, **training}.items():
             self._writer.add_scalar(name, value, timestep)
 

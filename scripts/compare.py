@@ -21,13 +21,16 @@ from habnn_control.experiments.summary import headline
 from habnn_control.support.command_line import command, fail, flag, parse
 from habnn_control.support.extras import check_extra
 
+_AGENTS = ("noop", "random", "a2c", "td3", "sac")  # compared unless others are named
+
 
 @dataclass(frozen=True)
 class Config:
     """Settings of a comparison."""
 
     agents: tuple[str, ...] = flag(
-        ("noop", "random", "hold", "a2c", "td3", "sac"), f"any of {', '.join(agents.names())}"
+        (),
+        f"any of {', '.join(agents.names())}; {' '.join(_AGENTS)}, and on the Industrial Benchmark hold, if not given",
     )
     env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
     env_arg: tuple[str, ...] = flag(
@@ -106,7 +109,7 @@ def resolve(config: Config) -> ControlStudy:
         check_tensorboard()
     import_plugins(config.plugin)
     study = ControlStudy(
-        config.agents,
+        config.agents or (_AGENTS + ("hold",) * (config.env == BENCHMARK)),
         read_arguments(config.env_arg, env=config.env, setpoint=config.setpoints, wandering=(True,) * config.wandering),
         runs=min(config.runs, 2) if config.smoke else config.runs,
         steps=min(config.steps, 20) if config.smoke else config.steps,

@@ -27,7 +27,8 @@ def scalars(folder, tag):
 @pytest.mark.parametrize("name", ["habnn", "noop", "random", "hold", "oracle", "a2c", "sac"])
 def test_learn_logs_every_step_vs_recorder(name, tmp_path):
     env = Recorder(make_env(100.0), seed=3)
-    budget = {"n_candidates": 10, "n_iterations": 1, "horizon": 3} if name in ("habnn", "oracle") else {}
+    search = {"n_candidates": 10, "n_iterations": 1}
+    budget = {"habnn": {"planner": search, "horizon": 3}, "oracle": {**search, "horizon": 3}}.get(name, {})
     agents.make(name, env, seed=1, **budget).learn(6, tensorboard=tmp_path / "log")
     for column in ("loss", "consumption", "fatigue"):
         steps, values = scalars(tmp_path / "log", f"plant/{column}")

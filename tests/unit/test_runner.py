@@ -61,7 +61,7 @@ def test_play_pretraining_changes_a_baseline_and_leaves_others_alone():
 
 def test_play_gives_habnn_a_log_of_a_wandering_policy():
     """The log is of another plant than the measured one, and it replaces the excitation at the start."""
-    small = {"habnn": {"n_candidates": 10, "n_iterations": 1}}
+    small = {"habnn": {"planner": {"n_candidates": 10, "n_iterations": 1}}}
     task = task_of("habnn", steps=3, pretrain_steps=40, agent_settings=small)
     log = logged_steps(task)
     assert len(log.actions) == 40
