@@ -30,7 +30,7 @@ class Config:
 
     agents: tuple[str, ...] = flag(
         (),
-        f"any of {', '.join(agents.names())}; {' '.join(_AGENTS)}, and on the Industrial Benchmark hold, if not given",
+        f"any of {', '.join(agents.names())}; {' '.join(_AGENTS)}, and hold on the Industrial Benchmark, by default",
     )
     env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
     env_arg: tuple[str, ...] = flag(

@@ -53,33 +53,48 @@ def _step_by_step(encoder: Encoder, memory: Memory, actuation: Array, step: Call
     return past[:, depth:]
 
 
-class MeanFunction:
-    """The expected function of a network whose hidden weights are held at their locations.
+class PointNetwork:
+    """A network with its hidden weights held at their locations; single precision, where a decision spends its time.
 
-    It keeps the inputs of the output layer, from which `covariance` follows. Computed in single precision, because most
-    of the time of a decision is spent here.
+    Attributes
+    ----------
+    hidden : list of array
+        Weights of the hidden layers, (n_in + 1, n_out + 1) each: the last unit is always 1, the bias of the next layer.
+    output : array, shape (width, n_outputs)
+        Locations of the output layer's weights.
+    scales : array, shape (n_outputs, width, width)
+        Covariance of the output layer's weights.
+    slope : float
+        Slope of the activation below zero.
     """
 
     def __init__(self, network: HABNN) -> None:
         *hidden, output = network.point_weights()
-        self._hidden, self._output = [_with_one(weight).astype(_SINGLE) for weight in hidden], output.astype(_SINGLE)
-        self._slope = _SINGLE(network.settings.negative_slope)
-        self._scales = network.output_covariances().astype(_SINGLE)
+        self.hidden, self.output = [_with_one(weight).astype(_SINGLE) for weight in hidden], output.astype(_SINGLE)
+        self.slope = _SINGLE(network.settings.negative_slope)
+        self.scales = network.output_covariances().astype(_SINGLE)
+
+
+class MeanFunction:
+    """The expected function of a point network; keeps the inputs of its output layer for `covariance`."""
+
+    def __init__(self, network: PointNetwork) -> None:
+        self._network = network
         self._seen: list[Single] = []
 
     def __call__(self, inputs: Array) -> Array:
         """Return the outputs (n, n_outputs) for inputs (n, n_inputs)."""
         z = np.column_stack([inputs, np.ones(len(inputs))]).astype(_SINGLE)
-        for weight in self._hidden:
+        for weight in self._network.hidden:
             z = z @ weight
-            np.maximum(z, self._slope * z, out=z)
+            np.maximum(z, self._network.slope * z, out=z)
         self._seen.append(z)
-        return (z @ self._output).astype(np.float64)
+        return (z @ self._network.output).astype(np.float64)
 
     def covariance(self, n: int) -> "OutputLayerCovariance":
         """Return the epistemic covariance of the outputs along the n plans evaluated so far."""
         z = np.stack(self._seen, axis=1) if len(self._seen) > 1 else self._seen[0]  # step by step, or all in one call
-        return OutputLayerCovariance(z.reshape(n, -1, z.shape[-1]), self._scales)
+        return OutputLayerCovariance(z.reshape(n, -1, z.shape[-1]), self._network.scales)
 
 
 def _with_one(weight: Array) -> Array:

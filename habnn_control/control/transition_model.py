@@ -10,7 +10,7 @@ from habnn_control.control.encoded_model import EncodedModel
 from habnn_control.control.encoder import Encoder
 from habnn_control.control.model import DenseCovariance, Forecast, Memory, Snapshot, StepPrediction, Transitions
 from habnn_control.control.plant import Bounds, Plant
-from habnn_control.control.rollout import MeanFunction, roll_out
+from habnn_control.control.rollout import MeanFunction, PointNetwork, roll_out
 from habnn_control.network import HABNN, FunctionSample
 from habnn_control.support.names import check_choice
 
@@ -86,11 +86,13 @@ class TransitionModel(EncodedModel):
         self._bias_noise = offset_time**-2.0
         self._widths = np.ones(n_outputs)  # factors on the intervals' widths that hold their coverage
         self._ahead: _OneStep | None = None  # the last prediction
+        self._point: PointNetwork | None = None  # for forecasts, until the network changes
 
     def begin(self, observation: ArrayLike) -> None:
         """Start an episode: the output biases become uncertain, as its hidden states are not those of the last one."""
         if self._bias_noise and self.network.n_samples:
             self.network.add_bias_noise(_EPISODE_NOISE * self.network.noise_variance)
+            self._point = None
         super().begin(observation)
 
     # ------------------------------------------------------------------ one step
@@ -121,6 +123,7 @@ class TransitionModel(EncodedModel):
         step = self._one_step(action)
         self.network.update(step.inputs, target)
         self.network.add_bias_noise(self._bias_noise * self.network.noise_variance)
+        self._point = None
         missed = (target < step.low) | (target > step.high)
         widths = self._widths * np.exp(_WIDTH_RATE * (missed - (1 - _COVERAGE)))
         self._widths = np.clip(widths, 1 / _LARGEST_WIDTH, _LARGEST_WIDTH)
@@ -133,6 +136,7 @@ class TransitionModel(EncodedModel):
         """
         super().pretrain(transitions)
         self.network.inflate_output_scale(max(len(np.asarray(transitions.actions)) / _LOG_WORTH, 1.0))
+        self._point = None
 
     # ------------------------------------------------------------------ plans
 
@@ -142,7 +146,9 @@ class TransitionModel(EncodedModel):
         Expected values are fed back. The weights of the hidden layers count as certain, for speed: the epistemic
         covariance is that of the output layer.
         """
-        function, actuation = MeanFunction(self.network), self.encoder.actuation(memory, sequences)
+        if self._point is None:
+            self._point = PointNetwork(self.network)
+        function, actuation = MeanFunction(self._point), self.encoder.actuation(memory, sequences)
         outputs = roll_out(self.encoder, memory, actuation, function)
         values = self.encoder.values(memory, outputs, self.network.noise_variance)
         return Forecast(
@@ -172,7 +178,7 @@ class TransitionModel(EncodedModel):
     def _set_learned(self, snapshot: Snapshot) -> None:
         self.network.set_state({k.removeprefix(_NETWORK): v for k, v in snapshot.items() if k.startswith(_NETWORK)})
         self._widths = np.array(snapshot["widths"])
-        self._ahead = None
+        self._ahead = self._point = None
 
 
 class FunctionForecaster:
