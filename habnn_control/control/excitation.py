@@ -16,6 +16,7 @@ _STAY = 8  # steps at the far end of a later sweep: losses answer with a delay
 _HALF_WAVE = 8  # steps of half a period of the dither
 _UNREST = 50  # steps for which exogenous entries count as moving after they have moved
 _PAUSE = 75  # steps between sweeps that degradation asks for: the effect of the last one must show first
+_DITHER, _RESWEEP, _DEGRADATION = 1.0, 0.3, 0.12  # of an Excitation that leaves them open
 _UNKNOWN_QUARTER = 3  # steps to one side of a sweep where the actuators are not known
 _STATE = ("length", "began", "quarter", "stay", "disturbed")
 
@@ -46,14 +47,22 @@ class Sweeps:
         self._quarters = np.full(bounds.n_actions, _UNKNOWN_QUARTER)
         self._again = self._widest = self._fastest = 0
         self._threshold, self._dither = inf, np.zeros(bounds.n_actions)
-        if plant.actuators is not None:
+        if plant.actuators is None:
+            if settings.needs_actuators:
+                raise ValueError(
+                    f"exploration: excitation must be only a length where the actuators are not known, got {settings}; "
+                    "describe the actuators in the Plant."
+                )
+        else:
             entries = list(plant.actuators.entries)
             speeds = np.abs(plant.actuators.steps) / (bounds.high - bounds.low)[entries]  # parts of the range per step
             self._quarters = np.maximum(np.rint(np.array(plant.actuators.sweep) / speeds), 1).astype(np.int64)
             self._fastest, slowest = int(speeds.argmax()), int(speeds.argmin())
-            self._again, self._widest = (round(part / speeds[self._fastest]) for part in (settings.resweep, 0.5))
-            self._threshold = settings.degradation
-            self._dither[slowest] = settings.dither * (self._high - self._low)[slowest] / 2
+            resweep = _RESWEEP if settings.resweep is None else settings.resweep
+            dither = _DITHER if settings.dither is None else settings.dither
+            self._again, self._widest = (round(part / speeds[self._fastest]) for part in (resweep, 0.5))
+            self._threshold = _DEGRADATION if settings.degradation is None else settings.degradation
+            self._dither[slowest] = dither * (self._high - self._low)[slowest] / 2
         self.began, self.quarter, self.stay = -_PAUSE, 0, 0  # the last sweep of the fastest: start, width, rest on top
         self.disturbed = -_UNREST  # planned step at which exogenous entries last moved
 

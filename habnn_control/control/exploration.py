@@ -92,25 +92,26 @@ class LossHistory:
 class Excitation:
     """Scripted sweeps of the actuators; see `habnn_control.control.excitation.Sweeps` for the motion.
 
+    All but `length` need actuators whose motion is known; None is the default of `Sweeps` there, and nothing elsewhere.
+
     Parameters
     ----------
     length : int
         Steps at the start in which all actuators sweep. 0 also switches off `dither` and `resweep`.
-    dither : float
+    dither : float, optional
         Amplitude, in parts of the full action, of a square wave added to the slowest actuator's action while exogenous
-        entries move, so that the model can tell the effects of the two apart. Needs known actuators.
-    resweep : float
-        How far the fastest actuator moves to either side in later sweeps, as a part of its range; 0 for none. Needs
-        known actuators.
-    degradation : float
+        entries move, so that the model can tell the effects of the two apart.
+    resweep : float, optional
+        How far the fastest actuator moves to either side in later sweeps, as a part of its range; 0 for none.
+    degradation : float, optional
         Degradation of the losses, relative to the best window, from which the fastest actuator sweeps half of its
-        range to either side; inf for never. Needs known actuators.
+        range to either side; inf for never.
     """
 
     length: int = 32
-    dither: float = 1.0
-    resweep: float = 0.3
-    degradation: float = 0.12
+    dither: float | None = None
+    resweep: float | None = None
+    degradation: float | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.length, int) and self.length >= 0):
@@ -118,15 +119,20 @@ class Excitation:
                 f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
                 "it off."
             )
-        if not (0 <= self.dither <= 1 and 0 <= self.resweep <= 0.5):
+        if not (0 <= (self.dither or 0) <= 1 and 0 <= (self.resweep or 0) <= 0.5):
             raise ValueError(
                 f"exploration: excitation.dither must be in [0, 1] and resweep in [0, 0.5], got {self.dither} and "
                 f"{self.resweep}; 0 switches them off."
             )
-        if not self.degradation > 0:
+        if self.degradation is not None and not self.degradation > 0:
             raise ValueError(
                 f"exploration: excitation.degradation must be positive, got {self.degradation}; inf switches it off."
             )
+
+    @property
+    def needs_actuators(self) -> bool:
+        """Whether a motion is asked for that is possible with known actuators only."""
+        return bool(self.dither or self.resweep) or self.degradation not in (None, inf)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ ACTUATORS = Actuators([1, 2, 3], REACH)
 
 
 class Plant(gym.Env):
-    """Three steerings that move as in the Industrial Benchmark; the loss is their distance from 50."""
+    """Three actuators that move as in the Industrial Benchmark; the loss is their distance from 50."""
 
     def __init__(self, discrete=False, limit=None):
         self.observation_space = gym.spaces.Box(0.0, 1000.0, (6,))
@@ -31,19 +31,19 @@ class Plant(gym.Env):
         super().reset(seed=seed)
         self.resets += 1
         self.clock = 0
-        self.steerings = self.np_random.uniform(45.0, 55.0, 3)
+        self.positions = self.np_random.uniform(45.0, 55.0, 3)
         return self.observe(), {}
 
     def observe(self):
-        return np.array([100.0, *self.steerings, 0.0, 0.0], dtype=np.float32)
+        return np.array([100.0, *self.positions, 0.0, 0.0], dtype=np.float32)
 
     def step(self, action):
         assert self.action_space.contains(action)
         self.steps += 1
         self.clock += 1
         if isinstance(self.action_space, gym.spaces.Box):
-            self.steerings = np.clip(self.steerings + REACH * action, 0.0, 100.0)
-        loss = float(np.abs(self.steerings - 50.0).sum())
+            self.positions = np.clip(self.positions + REACH * action, 0.0, 100.0)
+        loss = float(np.abs(self.positions - 50.0).sum())
         return self.observe(), -loss, False, self.clock == self.limit, {"loss": loss}
 
 
@@ -133,7 +133,7 @@ def test_learn_raises_on_bad_total_timesteps(plant, bad):
     assert plant.resets == 0
 
 
-def test_noop_keeps_all_steerings_still(plant):
+def test_noop_keeps_all_actuators_still(plant):
     assert not actions_of(agents.make("noop", plant), 3).any()
 
 
@@ -273,10 +273,10 @@ def test_wander_stays_within_its_reach_and_moves_everything():
     env = gym.make("IndustrialBenchmark-v0", setpoint=100, max_episode_steps=-1)
     seen = []
     agents.make("wander", env, seed=1, reach=20.0).learn(400, callback=lambda step: seen.append(step.next_observation))
-    steerings = np.array(seen)[:, 1:4]
-    assert steerings.min() >= 30.0 - 1e-4
-    assert steerings.max() <= 70.0 + 1e-4
-    assert (np.ptp(steerings, axis=0) > 25.0).all()
+    positions = np.array(seen)[:, 1:4]
+    assert positions.min() >= 30.0 - 1e-4
+    assert positions.max() <= 70.0 + 1e-4
+    assert (np.ptp(positions, axis=0) > 25.0).all()
 
 
 def test_wander_raises_on_too_large_a_reach():

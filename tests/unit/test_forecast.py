@@ -102,7 +102,7 @@ def test_forecast_of_an_autoregression_vs_its_formula(target):
 
 
 def test_forecast_moves_the_actuators_vs_the_plant():
-    """Steerings along random actions, large enough to meet the bounds, equal those of the Industrial Benchmark."""
+    """Positions along random actions, large enough to meet the bounds, equal those of the Industrial Benchmark."""
     env = make_env(70.0)
     observation, _ = env.reset(seed=0)
     space, box = env.observation_space, env.action_space

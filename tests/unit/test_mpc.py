@@ -448,3 +448,9 @@ def test_preset_merges_nested_settings():
         "relu",
     )
     assert agent.model.encoder.history == 0
+
+
+@pytest.mark.parametrize("excitation", [{"dither": 0.5}, {"resweep": 0.2}, {"degradation": 0.2}])
+def test_mpc_refuses_an_excitation_that_needs_known_actuators(excitation):
+    with pytest.raises(ValueError, match="excitation must be only a length where the actuators are not known, got"):
+        point_mass_agent(PointMass(), exploration={"excitation": excitation})
