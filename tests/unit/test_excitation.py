@@ -85,7 +85,7 @@ def test_sweeps_first_of_reversed_actuators_is_as_long():
 
 
 def test_sweeps_without_known_actuators_are_three_steps_to_each_side_and_only_at_the_start():
-    sweeps = sweeps_of(actuators=None)
+    sweeps = sweeps_of(dither=None, resweep=None, degradation=None, actuators=None)
     sweeps.disturbed = 0
     moves = np.array([sweeps.first(step) for step in range(12)])
     np.testing.assert_array_equal(moves, np.tile([[-1.0]] * 3 + [[1.0]] * 6 + [[-1.0]] * 3, 3))
