@@ -272,6 +272,53 @@ class Agent(ABC):
         """Take up what `_state` returned."""
 
 
+class RecurrentAgent(Agent):
+    """An agent whose actions depend on the past of an episode, in `predict` too."""
+
+    def predict(
+        self,
+        observation: NDArray[Any],
+        state: State = None,
+        episode_start: NDArray[np.bool_] | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Action, State]:
+        """Choose an action without learning.
+
+        Hand each call the `state` that the call before returned, None at the start of an episode. A batch of
+        observations has one state per row.
+
+        Parameters
+        ----------
+        observation : array, shape of the observation space, or a batch of such arrays
+        state : any
+            Returned by the call before.
+        episode_start : array of bool, optional
+            Rows at which an episode starts, whatever their state is.
+        deterministic : bool
+            Whether to leave out what is done only to learn.
+
+        Returns
+        -------
+        action : array
+        state : any
+        """
+        observation = self._checked(observation)
+        if observation.shape == self.env.observation_space.shape:
+            start = episode_start is not None and bool(np.all(episode_start))
+            return self._predict_one(observation, None if start else state, deterministic)
+        states = [None] * len(observation) if state is None else state
+        starts = np.broadcast_to(False if episode_start is None else episode_start, len(observation))
+        rows = [
+            self._predict_one(row, None if start else one, deterministic)
+            for row, one, start in zip(observation, states, starts, strict=True)
+        ]
+        return np.stack([action for action, _ in rows]), tuple(one for _, one in rows)
+
+    @abstractmethod
+    def _predict_one(self, observation: NDArray[Any], state: State, deterministic: bool) -> tuple[Action, State]:
+        """Return the action for one observation, and the state for the next call; no state at an episode's start."""
+
+
 def keyword_names(function: Callable[..., Any]) -> list[str]:
     """Return the names of the keyword-only parameters of a function, the seed left out."""
     parameters = inspect.signature(function).parameters.values()

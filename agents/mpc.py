@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Action, Agent, State, Step, keyword_names
+from agents.base import Action, RecurrentAgent, Step, keyword_names
 from envs import find_plant
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, LossHistory
@@ -40,7 +40,7 @@ class _State(NamedTuple):
     n_steps: int
 
 
-class MPCAgent(Agent):
+class MPCAgent(RecurrentAgent):
     """Model predictive control on a dynamics model that learns in every step.
 
     Each decision minimises, over action sequences, the expected loss of the model's forecast plus what the exploration
@@ -206,48 +206,10 @@ class MPCAgent(Agent):
 
     # ------------------------------------------------------------------ acting without learning
 
-    def predict(
-        self,
-        observation: NDArray[Any],
-        state: State = None,
-        episode_start: NDArray[np.bool_] | None = None,
-        deterministic: bool = True,
-    ) -> tuple[Action, State]:
-        """Choose an action without learning.
-
-        The model has a memory: hand each call the `state` that the call before returned, None at the start of an
-        episode. A batch of observations has one state per row.
-
-        Parameters
-        ----------
-        observation : array, shape of the observation space, or a batch of such arrays
-        state : any
-            Returned by the call before.
-        episode_start : array of bool, optional
-            Rows at which an episode starts, whatever their state is.
-        deterministic : bool
-            Whether to leave out what is done only to learn: information, optimism, Thompson sampling.
-
-        Returns
-        -------
-        action : array
-        state : any
-        """
-        observation = self._checked(observation)
-        if observation.shape == self.env.observation_space.shape:
-            start = state is None or (episode_start is not None and bool(np.all(episode_start)))
-            return self._predict_one(observation, None if start else state, deterministic)
-        states = [None] * len(observation) if state is None else state
-        starts = np.broadcast_to(False if episode_start is None else episode_start, len(observation))
-        rows = [
-            self._predict_one(row, None if start else one, deterministic)
-            for row, one, start in zip(observation, states, starts, strict=True)
-        ]
-        return np.stack([action for action, _ in rows]), tuple(one for _, one in rows)
-
     def _predict_one(
         self, observation: NDArray[Any], state: _State | None, deterministic: bool
     ) -> tuple[Action, _State]:
+        """Plan without learning; deterministic leaves out information, optimism and Thompson sampling."""
         exploration = self.exploration.exploiting() if deterministic else self.exploration
         if state is None:
             memory, plan, n_steps = self.model.first_memory(observation), None, 0

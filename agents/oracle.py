@@ -58,6 +58,7 @@ class Oracle(Agent):
                 f"oracle: env must be an Industrial Benchmark with continuous actions, got action space {space}; use "
                 "another agent."
             )
+        self._mirror = envs.mirror_of(env)
         self._planner = ICEM(n_candidates, n_iterations)
         self._bounds = space.low, space.high
         self._horizon, self._n_scenarios = horizon, n_scenarios
@@ -82,7 +83,7 @@ class Oracle(Agent):
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
         hidden = self._hidden
-        frame = envs.newest_frame(observation)  # the hidden state begins with the same entries
+        frame = self._mirror.positions(envs.newest_frame(observation))  # the hidden state begins with these entries
         if hidden is None or not np.allclose(frame, hidden[: len(frame)]):
             raise ValueError(
                 f"oracle: observation must be the last one that learn met, got {frame.tolist()}; it does not know "
@@ -97,7 +98,7 @@ class Oracle(Agent):
             return mean
 
         self._next_plan = self._planner.plan(mean_loss, *self._bounds, self._horizon, rng, self._plan)
-        action: Action = self._next_plan.actions[0].astype(self.env.action_space.dtype)
+        action: Action = self._mirror.actions(self._next_plan.actions[0]).astype(self.env.action_space.dtype)
         return action
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.base import Action, Agent
-from envs import find_plant
+from agents.base import Action, Agent, RecurrentAgent, State, Step
+from envs import find_plant, mirror_of, newest_frame
 from habnn_control.control.plant import Actuators
 
 
@@ -83,11 +83,75 @@ class Hold(Agent):
         for name, value in (("velocity", velocity), ("gain", gain), ("shift", shift)):
             if not 0.0 <= value <= 100.0:
                 raise ValueError(f"hold: {name} must be in 0..100, got {value}; choose a point the plant can reach.")
-        self._actuators = _known_actuators("hold", env)
+        self._actuators, self._mirror = _known_actuators("hold", env), mirror_of(env)
         self._target = np.array([velocity, gain, shift], dtype=float)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
-        return _towards(self._target, observation, self._actuators).astype(np.float32)
+        seen = self._mirror.positions(observation)
+        return self._mirror.actions(_towards(self._target, seen, self._actuators)).astype(np.float32)
+
+
+# Means and standard deviations that the formula of IBOpt was fitted with, in the order of a frame.
+_MEANS = np.array([55.0, 48.75, 50.53, 49.45, 37.51, 166.33])
+_DEVIATIONS = np.array([28.72, 12.31, 29.91, 29.22, 31.17, 139.44])
+_DEPTH = 6  # frames that the formula looks at
+
+
+class IBOpt(RecurrentAgent):
+    """The behaviour policy behind Siemens' offline data sets: three linear formulas of delayed, standardised frames.
+
+    It was optimised on the simulator, so it is a yardstick. Its delayed feedback makes the shift swing by itself.
+
+    Parameters
+    ----------
+    env : gymnasium.Env
+        An Industrial Benchmark with continuous actions.
+    seed : int
+        Unused; every agent takes one.
+    """
+
+    default_name = "ib-opt"
+
+    def __init__(self, env: gym.Env[Any, Any], *, seed: int = 0) -> None:
+        super().__init__(env, seed=seed)
+        _known_actuators("ib-opt", env)
+        self._mirror = mirror_of(env)
+        self._frames = np.zeros((0, len(_MEANS)))  # newest first
+
+    def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
+        self._frames = self._remembered(np.zeros((0, len(_MEANS))), observation)
+
+    def _observe(self, step: Step) -> None:
+        self._frames = self._remembered(self._frames, step.next_observation)
+
+    def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002
+        return self._formula(self._frames if len(self._frames) else self._remembered(self._frames, observation))
+
+    def _predict_one(self, observation: NDArray[Any], state: State, deterministic: bool) -> tuple[Action, State]:  # noqa: ARG002
+        frames = self._remembered(np.zeros((0, len(_MEANS))) if state is None else state, observation)
+        return self._formula(frames), frames
+
+    def _remembered(self, frames: NDArray[Any], observation: NDArray[Any]) -> NDArray[Any]:
+        """Return the last frames, standardised, newest first; the past of a first frame is taken to be the same."""
+        frame = (self._mirror.positions(newest_frame(observation)) - _MEANS) / _DEVIATIONS
+        return np.concatenate([frame[None], frames[: _DEPTH - 1]]) if len(frames) else np.tile(frame, (_DEPTH, 1))
+
+    def _formula(self, frames: NDArray[Any]) -> Action:
+        setpoint, velocity, _, shift, fatigue, _ = frames.T
+        action = np.array(
+            [
+                -velocity[5] - 0.91,
+                2.0 * fatigue[3] - setpoint[0] + 1.43,
+                -3.48 * shift[3] - shift[4] + 2.0 * setpoint[0] + 0.81,
+            ]
+        )
+        return self._mirror.actions(np.clip(action, -1.0, 1.0)).astype(np.float32)
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        return {}, {"frames": self._frames}
+
+    def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:  # noqa: ARG002
+        self._frames = arrays["frames"]
 
 
 class Wander(Agent):

@@ -154,6 +154,7 @@ register("pets", "agents.mpc:MPCAgent", **PETS)
 register("noop", "agents.reference:Noop")
 register("random", "agents.reference:Random")
 register("hold", "agents.reference:Hold")
+register("ib-opt", "agents.reference:IBOpt")
 register("wander", "agents.reference:Wander")
 register("oracle", "agents.oracle:Oracle")
 for _name, _preset in TUNED.items():

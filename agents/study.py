@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 import pandas as pd
 
-import envs  # noqa: F401  # registers the environments
+import envs
 from agents.registry import check_name
 from agents.runner import BENCHMARK, import_plugins, measured_env
 from habnn_control.experiments.engine import Outcome, Stored, Study, Task, derive_seed, grid, index_columns, level_text
@@ -43,6 +43,8 @@ class ControlStudy(Study):
         Settings of agents, by their names.
     plugins : sequence of str
         Modules to import first, which may register agents and environments.
+    mirrored : bool
+        On the Industrial Benchmark: run r meets the mirror image r mod 8 of `envs.IMAGES`.
     """
 
     name = "comparison"
@@ -59,6 +61,7 @@ class ControlStudy(Study):
     env: str = BENCHMARK
     agent_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plugins: Sequence[str] = ()
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         plain: Any = {name: _plain(name, getattr(self, name)) for name in ("arguments", "agent_settings")}
@@ -72,6 +75,11 @@ class ControlStudy(Study):
                     f"ControlStudy: arguments must not be called {', '.join(_RESERVED)}, got {name!r}; results have "
                     "columns with these names."
                 )
+        if self.mirrored and (self.env != BENCHMARK or "mirror" in self.arguments):
+            raise ValueError(
+                f"ControlStudy: mirrored must go with {BENCHMARK} and without a mirror of its own, got {self.env} and "
+                f"{self.arguments}; leave one of them out."
+            )
         for name in self.agent_settings:
             if name not in self.agents:
                 raise ValueError(
@@ -91,9 +99,10 @@ class ControlStudy(Study):
     def tasks(self) -> list[Task]:
         """Return all tasks in canonical order: by agent, arguments and run."""
         factors = self.factors
+        arguments = {name: values[0] for name, values in self.arguments.items() if name not in factors}
         shared = {
             "env": self.env,
-            "env_arguments": {name: values[0] for name, values in self.arguments.items() if name not in factors},
+            "env_arguments": arguments,
             "steps": self.steps,
             "pretrain_steps": self.pretrain_steps,
             "plugins": list(self.plugins),
@@ -101,7 +110,9 @@ class ControlStudy(Study):
 
         def settings(levels: Mapping[str, Any], run: int) -> dict[str, Any]:
             agent = levels["agent"]
-            own = {"agent_seed": derive_seed(self.seed, run, agent)}
+            own: dict[str, Any] = {"agent_seed": derive_seed(self.seed, run, agent)}
+            if self.mirrored:
+                own["env_arguments"] = {**arguments, "mirror": list(envs.IMAGES[run % len(envs.IMAGES)])}
             return {**shared, **own, "agent_settings": self.agent_settings.get(agent, {})}
 
         return grid(factors, self.runs, self.seed, settings)

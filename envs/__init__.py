@@ -5,18 +5,22 @@ from gymnasium.envs.registration import register
 from envs._kernels.benchmark import ACTUATOR_STEPS, MARKOV_NAMES, N_NOISE
 from envs.description import find_plant
 from envs.industrial_benchmark import IndustrialBenchmarkEnv
+from envs.mirror import IMAGES, Mirror, mirror_of
 from envs.simulator import draw_noise, simulate
 from envs.variant import newest_frame
 from envs.vector import IndustrialBenchmarkVectorEnv
 
 __all__ = [
     "ACTUATOR_STEPS",
+    "IMAGES",
     "MARKOV_NAMES",
     "N_NOISE",
     "IndustrialBenchmarkEnv",
     "IndustrialBenchmarkVectorEnv",
+    "Mirror",
     "draw_noise",
     "find_plant",
+    "mirror_of",
     "newest_frame",
     "simulate",
 ]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from envs._kernels import benchmark
 from envs._kernels.benchmark import FloatArray
+from envs.mirror import Mirror
 from envs.siemens import SiemensSimulator
 from envs.simulator import NumbaSimulator, possible
 from envs.variant import OWNER, Variant
@@ -31,7 +32,8 @@ class PlantBatch:
         self._simulator: SiemensSimulator | NumbaSimulator = simulator(n, variant.wandering)
         self._variant = variant
         self._started = False
-        self._frames = np.zeros((n, variant.n_frames, N_FRAME))  # newest first
+        self._mirror = Mirror(variant.mirror)
+        self._frames = np.zeros((n, variant.n_frames, N_FRAME))  # newest first, not mirrored
 
     @property
     def states(self) -> FloatArray:
@@ -73,7 +75,7 @@ class PlantBatch:
         if restart is not None:
             self._restart(restart, self._variant.read_start(None, len(actions)))
             actions = np.where(restart[:, None], 0.0, actions)
-        self._simulator.step(actions)
+        self._simulator.step(self._mirror.actions(actions))
         self._record(restart)
 
     def _check_started(self, method: str) -> None:
@@ -83,7 +85,8 @@ class PlantBatch:
 
     def _restart(self, which: NDArray[np.bool_], start: FloatArray) -> None:
         """Replace the states of the selected plants by states before their first step."""
-        self._simulator.states = np.where(which[:, None], benchmark.fresh(start), self._simulator.states)
+        fresh = benchmark.fresh(self._mirror.start(start))
+        self._simulator.states = np.where(which[:, None], fresh, self._simulator.states)
 
     def _record(self, restarted: NDArray[np.bool_] | None) -> None:
         """Append the present frame to the past frames; for a restarted plant, replace all frames by it."""
@@ -96,7 +99,7 @@ class PlantBatch:
 
     def observations(self) -> FloatArray:
         """Return the observations of the plants, shape (n, n_frames * 6), newest frame first."""
-        return self._frames.reshape(len(self._frames), -1).copy()
+        return self._mirror.positions(self._frames.reshape(len(self._frames), -1).copy())
 
     def get_state(self) -> dict[str, Any]:
         """Return a dict of copies: states of the plants, past frames and states of the random generators."""

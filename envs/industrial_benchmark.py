@@ -1,6 +1,6 @@
 """The Industrial Benchmark as a Gymnasium environment."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gymnasium as gym
@@ -8,6 +8,7 @@ import numpy as np
 
 from envs._kernels.benchmark import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray, combined_loss
 from envs.batch import PlantBatch
+from envs.mirror import Mirror
 from envs.variant import Variant, unknown
 
 if TYPE_CHECKING:
@@ -85,6 +86,10 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     backend : {"numba", "siemens"}
         The compiled re-implementation, or the Siemens code itself. Both have the same probability distribution but draw
         different random numbers; the Siemens code is several times slower.
+    mirror : sequence of {"velocity", "gain", "shift"}
+        Actuators to show as 100 - position and to move against the sign of their action: the same plant seen in a
+        mirror. A controller that is told nothing else cannot tell the eight images apart. Start options are shown
+        positions too; ``info["markov_state"]`` and the rendered chart keep those of the plant itself.
     render_mode : {"rgb_array", "human"} or None
         A strip chart of the episode, as an array (600, 800, 3), or in a window that is updated at every step. Without a
         display, "human" draws nothing and logs one warning.
@@ -104,13 +109,15 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         observation_type: str = Variant.observation_type,
         n_past_timesteps: int = Variant.n_past_timesteps,
         backend: str = Variant.backend,
+        mirror: Sequence[str] = Variant.mirror,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ValueError(unknown("render_mode", render_mode, self.metadata["render_modes"]))
         self.variant = Variant(
-            setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps, backend
+            setpoint, wandering, reward_type, action_type, observation_type, n_past_timesteps, backend, mirror
         )
+        self.mirror = Mirror(mirror)
         self.observation_space = self.variant.observation_space()
         self.action_space = self.variant.action_space()
         self.plant = self.variant.plant()

@@ -22,6 +22,7 @@ from envs._kernels.benchmark import (
     FloatArray,
     loss,
 )
+from envs.mirror import ACTUATORS
 from habnn_control.control.plant import Actuators, Plant
 
 T = TypeVar("T", float, FloatArray)
@@ -71,12 +72,14 @@ class Variant:
     observation_type: str = "classic"
     n_past_timesteps: int = 30
     backend: str = "numba"
+    mirror: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         percentages("setpoint", self.setpoint, 1)
         for name, valid in _CHOICES.items():
             if getattr(self, name) not in valid:
                 raise ValueError(unknown(name, getattr(self, name), valid))
+        self._check_mirror()
         if not isinstance(self.wandering, bool):
             raise TypeError(f"{OWNER}: wandering must be True or False, got {self.wandering!r}; pass a bool.")
         if not (isinstance(self.n_past_timesteps, int) and self.n_past_timesteps >= 1):
@@ -84,6 +87,15 @@ class Variant:
                 f"{OWNER}: n_past_timesteps must be an integer of at least 1, got {self.n_past_timesteps!r}; "
                 "the current frame counts as one."
             )
+
+    def _check_mirror(self) -> None:
+        if isinstance(self.mirror, str):
+            raise TypeError(f"{OWNER}: mirror must be a sequence of names, got {self.mirror!r}; pass a tuple.")
+        for name in self.mirror:
+            if name not in ACTUATORS:
+                raise ValueError(unknown("mirror", name, ACTUATORS))
+        if len(set(self.mirror)) < len(self.mirror):
+            raise ValueError(f"{OWNER}: mirror must name each actuator once, got {self.mirror}; leave doubles out.")
 
     @property
     def n_frames(self) -> int:
@@ -120,7 +132,7 @@ class Variant:
         return loss_before - loss if self.reward_type == "delta" else -loss
 
     def read_action(self, action: Any) -> FloatArray:
-        """Return the action of one plant as continuous actions (1, 3), one per actuator, or raise."""
+        """Return the action of one plant as continuous actions (1, 3), one per actuator as shown, or raise."""
         if self.action_type == "discrete":
             try:
                 indices = np.array([operator.index(action)])
@@ -144,7 +156,7 @@ class Variant:
         return _finite(actions, (n, 3))
 
     def read_start(self, options: Mapping[str, Any] | None, n: int) -> FloatArray:
-        """Return the start of n plants as (n, 4): setpoint and positions of velocity, gain and shift; or raise."""
+        """Return the start of n plants as (n, 4): setpoint, shown positions of velocity, gain and shift; or raise."""
         if options is not None and not isinstance(options, Mapping):
             raise TypeError(f"{OWNER}: options must be a dict or None, got {options!r}; its keys are {START_NAMES}.")
         start = np.full((n, 4), START_POSITION)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from envs._kernels import benchmark
 from envs._kernels.benchmark import CONSUMPTION, FATIGUE, MARKOV_NAMES, FloatArray
 from envs.batch import PlantBatch, check_entries
+from envs.mirror import Mirror
 from envs.variant import OWNER, Variant
 
 
@@ -31,7 +32,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
         Number of steps after which an episode is truncated; None for never.
     **variant
         Parameters of IndustrialBenchmarkEnv: setpoint, wandering, reward_type, action_type, observation_type,
-        n_past_timesteps and backend.
+        n_past_timesteps, backend and mirror.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (Gymnasium's declaration)
@@ -42,6 +43,7 @@ class IndustrialBenchmarkVectorEnv(VectorEnv[FloatArray, Any, NDArray[Any]]):
             _check_count("max_episode_steps", max_episode_steps)
         self.variant = Variant(**variant)
         self.plant = self.variant.plant()
+        self.mirror = Mirror(self.variant.mirror)
         self.num_envs = num_envs
         self.max_episode_steps = max_episode_steps
         self.single_observation_space = self.variant.observation_space()

@@ -40,6 +40,7 @@ class Config:
         (), "loads of the plant, each in 0..100; short for --env-arg setpoint=...; 100 on the Industrial Benchmark"
     )
     wandering: bool = flag(False, "let the setpoint wander, starting at SETPOINTS; short for --env-arg wandering=True")
+    mirrored: bool = flag(False, "on the Industrial Benchmark: run r meets the mirror image r mod 8")
     runs: int = flag(10, "runs of each agent under each combination of arguments")
     steps: int = flag(60, "steps of each run")
     seed: int = flag(0, "run r has the environment seed SEED + r")
@@ -118,6 +119,7 @@ def resolve(config: Config) -> ControlStudy:
         env=config.env,
         agent_settings=read_agent_settings(config.agent_settings),
         plugins=config.plugin,
+        mirrored=config.mirrored,
     )
     study.check()
     return study
