@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 import pandas as pd
 
 from agents.registry import agent_class, merge, preset
@@ -17,6 +18,8 @@ from habnn_control.experiments.plotting import Reference
 from habnn_control.experiments.report import Presentation
 
 _THRESHOLD = 250.0  # runs on the Industrial Benchmark above it have missed a good operating point
+# Sums of rewards as others publish them: NeoRL, undiscounted over 1000 steps; Siemens (LION, WSBC, MOOSE), discounted.
+_RETURNS = {"return_1000": -np.ones(1000), "discounted_mean_100": -(0.97 ** np.arange(100)) / 100}
 _SEEDS = "Run r of every agent met the same environment seed."
 
 
@@ -63,6 +66,7 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
         panels_title="Actuators",
         panels_name="steerings",
         thresholds=(_THRESHOLD,),
+        returns=_RETURNS,
         reference=Reference(printed_losses(), "hollow: printed in the paper"),
         reference_remark="Hollow markers are the values printed in the HABNN paper, not measured here.",
         remarks=remarks,

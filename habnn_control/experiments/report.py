@@ -4,15 +4,17 @@ import base64
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import (
@@ -70,8 +72,8 @@ class Presentation:
         Columns of losses.csv that are drawn over timesteps, one panel per column.
     panels_title, panels_name : str
         Heading of these figures, and the beginning of their file names.
-    thresholds : sequence of float
-        As for `summarise`.
+    thresholds, returns
+        See `habnn_control.experiments.summary.summarise`.
     reference : Reference, optional
         Values from elsewhere, drawn beside the losses.
     reference_remark : str
@@ -87,6 +89,7 @@ class Presentation:
     panels_title: str = "Observations"
     panels_name: str = "observations"
     thresholds: Sequence[float] = ()
+    returns: Mapping[str, NDArray[np.float64]] | None = None
     reference: Reference | None = None
     reference_remark: str = ""
     remarks: Sequence[str] = ()
@@ -116,7 +119,7 @@ def write_report(
     target = Path(folders[0] if out is None else out)
     losses, timings = _combined(folders)
     shown = present(losses)
-    summary, comparisons = summarise(losses, timings, thresholds=shown.thresholds)
+    summary, comparisons = summarise(losses, timings, thresholds=shown.thresholds, returns=shown.returns)
     for name, table in (("summary", summary), ("comparisons", comparisons)):
         write_csv(table, target / f"{name}.csv")
     pictures = []

@@ -4,7 +4,7 @@ A tidy table has one row per step. Its columns are agent, one column per argumen
 setpoint; there may be none), run, seed, timestep, and one column per quantity. Lower values are better.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -77,7 +77,11 @@ def windows_within(steps: int) -> list[tuple[int, int]]:
 
 
 def summarise(
-    losses: pd.DataFrame, timings: pd.DataFrame, column: str = "loss", thresholds: Sequence[float] = ()
+    losses: pd.DataFrame,
+    timings: pd.DataFrame,
+    column: str = "loss",
+    thresholds: Sequence[float] = (),
+    returns: Mapping[str, Array] | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Summarise one study, or several put together.
 
@@ -89,6 +93,9 @@ def summarise(
         The quantity to summarise; lower is better.
     thresholds : sequence of float
         Each adds a column `runs_above_THRESHOLD`: the number of runs whose mean over the window is above it.
+    returns : mapping of str to array, optional
+        Each adds a column with the mean over runs of the sum of the first values with these weights, one per step;
+        empty for runs with fewer steps.
 
     Returns
     -------
@@ -119,8 +126,17 @@ def summarise(
                     f"p_better_than_{pair['other']}": pair["p_better"] for pair in compared if pair["agent"] == agent
                 }
                 described = _describe(present, agent, thresholds, rng)
-                rows.append({"agent": agent} | label | described | better | _times(timings, agent, group))
+                totals = {name: _mean_sum(curves, agent, group, weights) for name, weights in (returns or {}).items()}
+                rows.append({"agent": agent} | label | described | totals | better | _times(timings, agent, group))
     return _by_agent(rows, agents), _by_agent(pairs, agents)
+
+
+def _mean_sum(curves: CurvesOf, agent: str, group: list[Condition], weights: Array) -> float:
+    """Return the mean over runs and conditions of the weighted sum of the first values; NaN if runs are shorter."""
+    parts = [curves[agent, condition].values[:, : len(weights)] for condition in group if (agent, condition) in curves]
+    if any(part.shape[1] < len(weights) for part in parts):
+        return np.nan
+    return float(np.mean([(part @ weights).mean() for part in parts]))
 
 
 def _label(arguments: list[str], group: list[Condition]) -> dict[str, str]:

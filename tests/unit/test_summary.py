@@ -197,3 +197,26 @@ def test_value_text_loses_no_digit():
     assert [value_text(value) for value in (100.0, np.float64(20), 33.333331, "a", np.int64(3), True)] == [
         "100", "20", "33.333331", "a", "3", "True",
     ]  # fmt: skip
+
+
+def test_summarise_returns_are_weighted_sums_of_the_first_steps():
+    """Against sums by hand; runs that are too short have none."""
+    rng = np.random.default_rng(0)
+    values = rng.uniform(100.0, 300.0, (3, 80))
+    losses = pd.DataFrame(
+        {
+            "agent": "a",
+            "setpoint": 70,
+            "run": np.repeat(range(3), 80),
+            "seed": np.repeat(range(3), 80),
+            "timestep": np.tile(range(1, 81), 3),
+            "loss": values.ravel(),
+        }
+    )
+    timings = losses[["agent", "setpoint", "run", "seed"]].drop_duplicates()
+    timings = timings.assign(steps=80, wall_seconds=1.0, decision_seconds=0.1)
+    weights = -(0.9 ** np.arange(50))
+    summary, _ = summarise(losses, timings, returns={"discounted": weights, "long": np.ones(81)})
+    expected = np.mean([sum(-(0.9**t) * loss for t, loss in enumerate(run[:50])) for run in values])
+    assert summary["discounted"].to_numpy() == pytest.approx(expected)
+    assert summary["long"].isna().all()
