@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from agents.base import Action, RecurrentAgent, Step, keyword_names
 from envs import find_plant
 from habnn_control.control.excitation import Sweeps
-from habnn_control.control.exploration import Exploration, LossHistory
+from habnn_control.control.exploration import Exploration, LossHistory, Probing
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
 from habnn_control.control.plant import Bounds, Plant
+from habnn_control.control.probing import Bursts
 from habnn_control.control.transition_model import TransitionModel
 from habnn_control.support.names import check_choice
 
@@ -102,10 +103,16 @@ class MPCAgent(RecurrentAgent):
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
         self._plan: Plan | None = None
-        self._sweeps = Sweeps(self.exploration.excitation, self.plant, self._bounds)
+        self._sweeps = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
         self._snapshot = self.model.snapshot()
+
+    def _excitation(self) -> Sweeps | Bursts:
+        settings = self.exploration.excitation
+        if isinstance(settings, Probing):
+            return Bursts(settings, self.plant, self._bounds, self.seed)
+        return Sweeps(settings, self.plant, self._bounds)
 
     @classmethod
     def setting_hint(cls, name: str) -> str:

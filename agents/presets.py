@@ -31,6 +31,12 @@ PAPER: Settings = {
     "exploration": {"risk": -1.0, "excitation": {"length": 0}},
 }
 
+# No direction, width, order or role of an actuator is written down: probing with random signs, the same for all.
+PROBING: Settings = {
+    "horizon": 25,
+    "exploration": {"risk": 0.7, "excitation": {"kind": "probing"}},
+}
+
 # The default agent with one thing changed each.
 ABLATIONS: dict[str, Settings] = {
     "greedy": {"exploration": {"risk": 0.0}},

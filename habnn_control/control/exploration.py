@@ -136,6 +136,54 @@ class Excitation:
 
 
 @dataclass(frozen=True)
+class Probing:
+    """Bursts of square waves with random signs; see `habnn_control.control.probing.Bursts` for the motion.
+
+    Amplitudes are parts of the range, the same for all actuators.
+
+    Parameters
+    ----------
+    length : int
+        Steps of the burst at the start; 0 also switches off the regular bursts later.
+    amplitude : float
+        How far the actuators move to either side in the burst at the start, and where bursts after a degradation
+        begin.
+    later : float
+        The same for regular bursts later.
+    interval : float
+        Planned steps until the first regular burst; each next interval is twice as long. inf for none.
+    degradation : float
+        Degradation of the losses, relative to the best window, that asks for a burst; inf for never.
+    """
+
+    length: int = 16
+    amplitude: float = 0.1
+    later: float = 0.2
+    interval: float = 80
+    degradation: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.length, int) and self.length >= 0):
+            raise ValueError(
+                f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
+                "it off."
+            )
+        if not (0 < self.amplitude <= 0.5 and 0 <= self.later <= 0.5):
+            raise ValueError(
+                f"exploration: excitation.amplitude must be in (0, 0.5] and later in [0, 0.5], got {self.amplitude} "
+                f"and {self.later}; they are parts of the range."
+            )
+        if not (self.interval > 0 and self.degradation > 0):
+            raise ValueError(
+                f"exploration: excitation.interval and degradation must be positive, got {self.interval} and "
+                f"{self.degradation}; inf switches them off."
+            )
+
+
+EXCITATIONS: dict[str, type[Excitation] | type[Probing]] = {"sweeps": Excitation, "probing": Probing}
+
+
+@dataclass(frozen=True)
 class Exploration:
     """How uncertainty enters the cost of a plan, and what is done beside the plan in order to learn.
 
@@ -153,20 +201,21 @@ class Exploration:
         effect fades by itself.
     thompson : bool
         Plan on one model drawn from the posterior instead of the expected one.
-    excitation : Excitation
-        Scripted sweeps.
+    excitation : Excitation or Probing
+        Moves beside the plan.
     """
 
     risk: Schedule = Schedule(3.0, 1.0, 0.99)
     information: Schedule = Schedule()
     thompson: bool = False
-    excitation: Excitation = Excitation()
+    excitation: Excitation | Probing = Excitation()
 
     @classmethod
     def make(cls, settings: Mapping[str, Any]) -> "Exploration":
         """Return the exploration that `settings` describe.
 
-        A schedule is a number, or (start, floor, decay); the excitation is a mapping of its parameters.
+        A schedule is a number, or (start, floor, decay); the excitation is a mapping of its "kind", "sweeps" (the
+        default) or "probing", and its parameters.
         """
         _check_names("exploration", settings, cls)
         parts = dict(settings)
@@ -176,9 +225,8 @@ class Exploration:
                 parts[name] = Schedule(value, value) if isinstance(value, int | float) else Schedule(*value)
         excitation = parts.get("excitation", cls.excitation)
         if isinstance(excitation, Mapping):
-            _check_names("excitation", excitation, Excitation)
-            parts["excitation"] = Excitation(**excitation)
-        elif not isinstance(excitation, Excitation):
+            parts["excitation"] = _make_excitation(excitation)
+        elif not isinstance(excitation, Excitation | Probing):
             raise TypeError(
                 f"exploration: excitation must be a mapping of its parameters, got {excitation!r}; pass "
                 "{'length': ...}, 0 for none."
@@ -245,6 +293,14 @@ def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array
         moved[..., entry] += step
         gradients[..., output] = (cost(actions, moved) - values) / step * weights
     return forecast.total_deviation(gradients)
+
+
+def _make_excitation(settings: Mapping[str, Any]) -> Excitation | Probing:
+    parameters = dict(settings)
+    kind = parameters.pop("kind", "sweeps")
+    check_choice("excitation", "kind", kind, EXCITATIONS)
+    _check_names("excitation", parameters, EXCITATIONS[kind])
+    return EXCITATIONS[kind](**parameters)
 
 
 def _check_names(owner: str, settings: Mapping[str, Any], kind: Any) -> None:

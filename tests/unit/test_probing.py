@@ -1,0 +1,126 @@
+"""Bursts of probing: the same for all actuators, no direction preferred, wider while losses stay degraded."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from habnn_control.control.exploration import Exploration, LossHistory, Probing
+from habnn_control.control.plant import Actuators, Bounds, Plant
+from habnn_control.control.probing import Bursts
+from tiny_agents import habnn, plant, steps_of
+
+SPEEDS = np.array([1.0, 10.0, 5.0])  # percent of the range per step
+BOUNDS = Bounds.of(np.zeros(4), np.full(4, 100.0), -np.ones(3), np.ones(3))
+KNOWN = Plant(lambda _, observations: observations[..., 3], Actuators([0, 1, 2], SPEEDS))
+UNKNOWN = Plant(lambda _, observations: observations[..., 3])
+PLANNED = np.array([0.1, 0.2, 0.3])
+CALM = LossHistory(np.ones(75), best=1.0)
+
+
+def bursts(described=KNOWN, seed=0, **settings):
+    return Bursts(Probing(**settings), described, BOUNDS, seed)
+
+
+def degraded(degradation):
+    return LossHistory(np.ones(75), best=1.0 - degradation)
+
+
+def wave(motion, n):
+    return np.array([motion.first(step) for step in range(n)])
+
+
+def test_first_burst_moves_every_actuator_by_the_same_part_of_its_range():
+    positions = np.cumsum(SPEEDS * wave(bursts(), 40), axis=0)
+    np.testing.assert_allclose(np.abs(positions).max(axis=0), 10.0)
+    np.testing.assert_allclose(positions[-1], 0.0)  # whole waves end where they began
+    np.testing.assert_allclose(positions.max(axis=0), -positions.min(axis=0))  # as far to either side
+
+
+def test_first_burst_prefers_no_direction():
+    """Over seeds each actuator begins to either side equally often, independently of the others."""
+    signs = np.array([bursts(seed=seed).first(0) for seed in range(400)])
+    assert np.abs(signs.mean(axis=0)).max() < 5 / np.sqrt(400)
+    assert np.abs(np.corrcoef(signs.T) - np.eye(3)).max() < 5 / np.sqrt(400)
+
+
+def test_burst_does_not_wait_for_a_slow_actuator():
+    moves = wave(bursts(amplitude=0.5), 60)
+    assert np.diff(np.flatnonzero(np.diff(moves[:, 0]))).max() == 20  # ten steps to either side of the start
+
+
+def test_unknown_actuators_are_probed_alike():
+    moves = wave(bursts(UNKNOWN), 12)
+    for column in moves.T:
+        np.testing.assert_array_equal(np.abs(np.cumsum(column)).max(), 3)
+
+
+def test_later_bursts_come_at_doubling_intervals():
+    motion = bursts(interval=40, later=0.05, degradation=inf)
+    moved = [n for n in range(400) if not np.array_equal(motion.later(n, CALM, PLANNED), PLANNED)]
+    begins = [n for n in moved if n - 1 not in moved]
+    assert begins == [40, 80, 160, 320]
+
+
+def test_later_leaves_the_plan_alone_between_bursts():
+    motion = bursts(interval=inf, degradation=inf)
+    for n in range(200):
+        np.testing.assert_array_equal(motion.later(n, degraded(0.9), PLANNED), PLANNED)
+
+
+def test_bursts_widen_while_losses_stay_degraded():
+    motion, widths = bursts(interval=inf), []
+    for n in range(600):
+        before = motion.n_bursts
+        motion.later(n, degraded(0.5), PLANNED)
+        if motion.n_bursts > before:
+            widths.append(motion.quarters[1])  # steps of the actuator that moves a tenth of its range per step
+    assert widths[:4] == [2, 4, 5, 5]
+
+
+def test_burst_after_degradation_halves_it():
+    history = degraded(0.4)
+    bursts(interval=inf).later(60, history, PLANNED)
+    assert history.degradation == pytest.approx(0.2)
+
+
+def test_bursts_continue_from_their_state():
+    whole, halves = bursts(interval=30), bursts(interval=30)
+    for n in range(50):
+        whole.later(n, CALM, PLANNED)
+        halves.later(n, CALM, PLANNED)
+    copy = bursts(interval=30)
+    copy.set_state(halves.get_state())
+    for n in range(50, 150):
+        np.testing.assert_array_equal(copy.later(n, CALM, PLANNED), whole.later(n, CALM, PLANNED))
+
+
+def test_probing_agent_treats_mirror_images_alike_at_the_start():
+    """The first burst is the same motion in every image: nothing in it knows which end of an actuator is which."""
+    settings = {"exploration": {"excitation": {"kind": "probing", "length": 8}}}
+    plays = [
+        [step.action for step in steps_of(habnn(plant(mirror=mirror), **settings), 8)]
+        for mirror in ((), ("velocity", "gain"), ("shift",))
+    ]
+    np.testing.assert_array_equal(plays[0], plays[1])
+    np.testing.assert_array_equal(plays[0], plays[2])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"length": -1}, "excitation.length must be a whole number"),
+        ({"amplitude": 0.0}, r"excitation.amplitude must be in \(0, 0.5\]"),
+        ({"later": 0.6}, r"later in \[0, 0.5\]"),
+        ({"interval": 0}, "excitation.interval and degradation must be positive"),
+        ({"degradation": float("nan")}, "excitation.interval and degradation must be positive"),
+    ],
+)
+def test_probing_raises_on_values_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Probing(**settings)
+
+
+def test_exploration_raises_on_an_unknown_kind_of_excitation():
+    with pytest.raises(ValueError, match=r"excitation: kind must be one of sweeps, probing, got 'prob'; did you mean"):
+        Exploration.make({"excitation": {"kind": "prob"}})
