@@ -56,7 +56,7 @@ def _posterior_factor(distance: float, v: float, d: float) -> float:
 
 @inlined_kernel
 def _observe(
-    targets: Floats, n: int, per_output: Floats, weight: float, outlier: float, v: float, layer: int, work: Floats
+    targets: Floats, n: int, per_output: Floats, weight: float, outlier: Floats, v: float, layer: int, work: Floats
 ) -> None:
     """Condition the output layer on target n, and update the noise variances from the posterior residuals.
 
@@ -67,10 +67,11 @@ def _observe(
         noise, count, prior = per_output[0, i], per_output[1, i], work[layer, A_SCALE, i]
         error = targets[n, i] - work[layer, A_MEAN, i]
         trust = 1.0
-        if outlier < np.inf:
-            known = prior + weight * noise * (1.0 - 2.0 * v)
-            trust = 1.0 / (1.0 + error * error / (known * outlier * outlier))
-            noise /= trust
+        if outlier[0] < np.inf:
+            expected = prior + (per_output[3, i] if len(per_output) > 2 else noise) * (1.0 - 2.0 * v)
+            trust = 1.0 / (1.0 + error * error / (expected * outlier[0] * outlier[0]))
+            # The predictive variance of the target is divided by `trust`.
+            noise = (noise + (1.0 - trust) * prior / (1.0 - 2.0 * v)) / trust
         total = prior + noise * (1.0 - 2.0 * v)
         if v > 0.0:
             reach = sqrt(LARGEST_FACTOR / v * total)
@@ -84,13 +85,13 @@ def _observe(
             per_output[1, i] = count + 1.0
             # The weight of sample n is proportional to n: early residuals are errors of the network, not noise.
             if trust < 1.0:
-                square = trust * (residual * residual + share * noise)
-                per_output[0, i] += 2.0 / (count + 2.0) * (square - noise * trust)
+                square = trust * trust * (residual * residual + share * noise) / outlier[1]
+                per_output[0, i] += 2.0 / (count + 2.0) * (square - per_output[0, i])
             else:
                 per_output[0, i] += 2.0 / (count + 2.0) * (residual * residual + share * noise - noise)
         if len(per_output) > 2:
             residual = (1.0 - share) * error
-            per_output[2, i] += trust * (residual * residual + share * noise)
+            per_output[2, i] += trust * trust * (residual * residual + share * noise) / outlier[1]
 
 
 @inlined_kernel
@@ -262,7 +263,7 @@ def learn(
     max_dof: float,
     slope: float,
     weight: float,
-    outlier: float,
+    outlier: Floats,
     exact: bool,
     inputs: Floats,
     targets: Floats,
@@ -277,8 +278,9 @@ def learn(
     weight : float
         Number of samples that each sample counts as: 1, or 1 / k in one of k tempered passes, whose `per_output` has k
         times the noise variance.
-    outlier : float
-        Standardised residual at which the weight of an observation is halved; infinity weights all equally.
+    outlier : array, shape (2,)
+        Standardised residual c at which the weight w^2 = 1 / (1 + r^2 / c^2) of an observation is one half, infinity
+        to weight all equally; and the mean of w^4 r^2 for a standard normal r, which makes the noise estimate unbiased.
     exact : bool
         Whether the weights of the output layer take the D of the observation instead of that of the pre-activation.
     inputs : array, shape (n, n_inputs)

@@ -26,6 +26,7 @@ class Learner:
 
     def __init__(self, parameters: Parameters, settings: NetworkSettings) -> None:
         self._parameters, self._settings = parameters, settings
+        self._outlier = np.array(settings.outlier)
 
     def one_pass(self, x: Array, y: Array) -> None:
         """Learn from inputs (n, n_inputs) and targets (n, n_outputs) in their order.
@@ -71,7 +72,7 @@ class Learner:
             settings.max_dof,
             settings.negative_slope,
             weight,
-            settings.outlier_threshold,
+            self._outlier,
             settings.output_distance == "observation",
             x,
             y,
@@ -120,12 +121,15 @@ class NoiseSchedule:
         self._n_passes, self._n_samples = n_passes, n_samples
 
     def next_pass(self) -> Array:
-        """Return `per_output` of the kernel for one pass, shape (3, n_outputs): the last row receives the sums."""
+        """Return `per_output` of the kernel for one pass, shape (4, n_outputs).
+
+        Rows: noise variance of the pass; infinity, so that it stays; sums that the kernel adds to; noise variance.
+        """
         total = 1 / (self._temperature * self._noise)
         missing = np.maximum((total - self._precision) / self._n_left, SMALLEST_STEP * total / self._n_passes)
         step = np.where(np.isinf(self._count), total / self._n_passes, missing)
         self._precision, self._n_left = self._precision + step, self._n_left - 1
-        return np.stack([1 / step, np.full_like(step, inf), np.zeros_like(step)])
+        return np.stack([1 / step, np.full_like(step, inf), np.zeros_like(step), self._noise])
 
     def observe(self, squares: Array) -> Array:
         """Infer the noise variances from the sums of r^2 + V of a pass; return `per_output`, shape (2, n_outputs)."""

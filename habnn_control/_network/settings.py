@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import inf
+from math import inf, pi, sqrt
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import erfcx
 
 from habnn_control.support.names import nearest
 
 COVARIANCES = ("diagonal", "full")
 FANS = ("in", "out")
 ACTIVATIONS = ("relu", "leaky_relu", "identity")
+_LARGE = 1e4  # of a squared outlier threshold: beyond it the closed form cancels, and its series is exact to 1e-6
 DISTANCES = ("pre_activation", "observation")
 _NUMBERS = (
     "dof",
@@ -157,6 +159,15 @@ class NetworkSettings:
     def negative_slope(self) -> float:
         """Slope of the activation function below zero."""
         return {"relu": 0.0, "leaky_relu": self.slope, "identity": 1.0}[self.activation]
+
+    @property
+    def outlier(self) -> tuple[float, float]:
+        """The outlier threshold c, and the mean of r^2 / (1 + r^2 / c^2)^2 for a standard normal r."""
+        a = self.outlier_threshold**2
+        if a > _LARGE:
+            return self.outlier_threshold, 1 - 6 / a
+        inverse = sqrt(pi / (2 * a)) * float(erfcx(sqrt(a / 2)))  # the mean of 1 / (a + r^2)
+        return self.outlier_threshold, a * a / 2 * ((1 + a) * inverse - 1)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings as a dict of plain types, the keyword arguments of `HABNN`."""
