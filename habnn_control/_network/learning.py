@@ -26,7 +26,8 @@ class Learner:
 
     def __init__(self, parameters: Parameters, settings: NetworkSettings) -> None:
         self._parameters, self._settings = parameters, settings
-        self._outlier = np.array(settings.outlier)
+        self._slope, self._outlier = settings.negative_slope, np.array(settings.outlier)
+        self._exact = settings.output_distance == "observation"
 
     def one_pass(self, x: Array, y: Array) -> None:
         """Learn from inputs (n, n_inputs) and targets (n, n_outputs) in their order.
@@ -35,7 +36,8 @@ class Learner:
         """
         learned = self._run(x, y, self._parameters.per_output, 1.0)
         self._parameters.n_samples += learned
-        _require_all(learned, np.arange(len(x)), x, y)
+        if learned < len(x):
+            _raise_at(learned, x, y)
 
     def tempered_passes(
         self, x: Array, y: Array, n_passes: int, rng: np.random.Generator, progress_bar: bool = False
@@ -52,7 +54,8 @@ class Learner:
                 order = rng.permutation(len(x))
                 per_output = schedule.next_pass()
                 learned = self._run(x[order], y[order], per_output, 1 / n_passes)
-                _require_all(learned, order, x, y)
+                if learned < len(x):
+                    _raise_at(int(order[learned]), x, y)
                 state.per_output[:], state.n_samples = schedule.observe(per_output[2]), n_samples
                 complete = state.copy()
         except KeyboardInterrupt:
@@ -61,7 +64,7 @@ class Learner:
 
     def _run(self, x: Array, y: Array, per_output: Array, weight: float) -> int:
         """Run the kernel over the samples, each of the given weight; return the number of samples learned from."""
-        state, settings = self._parameters, self._settings
+        state = self._parameters
         learned, state.dof = kernels.learn(
             state.loc,
             state.scale,
@@ -69,25 +72,23 @@ class Learner:
             state.per_layer,
             per_output,
             state.dof,
-            settings.max_dof,
-            settings.negative_slope,
+            self._settings.max_dof,
+            self._slope,
             weight,
             self._outlier,
-            settings.output_distance == "observation",
+            self._exact,
             x,
             y,
         )
-        return int(learned)
+        return learned
 
 
-def _require_all(learned: int, order: NDArray[np.int64], x: Array, y: Array) -> None:
-    """Raise if the kernel stopped before the last sample of the order."""
-    if learned < len(x):
-        n = order[learned]
-        raise ValueError(
-            f"HABNN: sample {n} must be finite and small enough to square, got x = {x[n]}, y = {y[n]}; remove "
-            "NaN and infinity, rescale values above 1e100."
-        )
+def _raise_at(n: int, x: Array, y: Array) -> None:
+    """Raise because of sample n."""
+    raise ValueError(
+        f"HABNN: sample {n} must be finite and small enough to square, got x = {x[n]}, y = {y[n]}; remove NaN and "
+        "infinity, rescale values above 1e100."
+    )
 
 
 class NoiseSchedule:
