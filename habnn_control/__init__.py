@@ -7,11 +7,18 @@ if TYPE_CHECKING:
     from habnn_control.autoscaled import AutoscaledHABNN
     from habnn_control.network import HABNN
     from habnn_control.regressor import HABNNRegressor
+    from habnn_control.replay import ReplayHABNN
     from habnn_control.student_t import StudentT
 
-__all__ = ["HABNN", "AutoscaledHABNN", "HABNNRegressor", "StudentT"]
+__all__ = ["HABNN", "AutoscaledHABNN", "HABNNRegressor", "ReplayHABNN", "StudentT"]
 
-_MODULES = {"HABNN": "network", "AutoscaledHABNN": "autoscaled", "HABNNRegressor": "regressor", "StudentT": "student_t"}
+_MODULES = {
+    "HABNN": "network",
+    "AutoscaledHABNN": "autoscaled",
+    "HABNNRegressor": "regressor",
+    "ReplayHABNN": "replay",
+    "StudentT": "student_t",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control.network import HABNN
+from habnn_control._network.settings import whole
+from habnn_control.network import HABNN, OFFLINE
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
@@ -25,12 +26,12 @@ RECOMMENDED: dict[str, Any] = {
 
 
 class AutoscaledHABNN:
-    """Regression on raw data with a HABNN, in one pass and in closed form, without a separate scaling step.
+    """Regression on raw data with a HABNN, in closed form, without a separate scaling step.
 
-    The first `warmup` samples are stored. Their means and standard deviations become the scaling of the network, which
-    then learns from the stored and from all later samples. The scaling never changes afterwards: with full covariance
-    a change of scaling is equivalent to an exact change of the first layer's weights, so later statistics would only
-    change the prior.
+    `fit` starts anew, `partial_fit` and `update` continue. The first `warmup` samples are stored. Their means and
+    standard deviations become the scaling of the network, which then learns from the stored and from all later
+    samples. The scaling never changes afterwards: with full covariance a change of scaling is equivalent to an exact
+    change of the first layer's weights, so later statistics would only change the prior.
 
     Extrapolation. The range of each input is recorded. Where x leaves the box of these ranges, by a distance e measured
     in standard deviations, the prediction returns to the distribution of all targets seen, as a Gaussian process with a
@@ -46,19 +47,24 @@ class AutoscaledHABNN:
         Number of entries of x and of y.
     warmup : int
         Number of samples that determine the scaling.
+    passes : int
+        Number of passes over the samples of each call: one in the given order, or tempered passes as in `HABNN.fit`.
+        With several passes, all samples of the call that ends the warm-up determine the scaling; 100 are recommended.
     **settings
         Parameters of `HABNN`, for standardised inputs and targets. They override the recommended ones: full
-        covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean.
+        covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean; with several
+        passes those of `HABNN.offline`. `seed` also determines the orders of the passes.
     """
 
-    def __init__(self, n_inputs: int, n_outputs: int = 1, warmup: int = 100, **settings: Any) -> None:
+    def __init__(self, n_inputs: int, n_outputs: int = 1, warmup: int = 100, passes: int = 1, **settings: Any) -> None:
         if not (isinstance(warmup, int) and warmup >= 2):
             raise ValueError(
                 f"AutoscaledHABNN: warmup must be an integer of at least 2, got {warmup!r}; "
                 "a standard deviation needs two samples."
             )
-        self.network = HABNN(n_inputs, n_outputs, **{**RECOMMENDED, **settings})
-        self.warmup = warmup
+        self._given = {"n_inputs": n_inputs, "n_outputs": n_outputs, "warmup": warmup, "passes": passes, **settings}
+        self.warmup, self.passes = warmup, whole("passes", passes, 1)
+        self.network = HABNN(n_inputs, n_outputs, **{**(RECOMMENDED if passes == 1 else OFFLINE), **settings})
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
         self._count, self._mean, self._square = 0, np.zeros(n_outputs), np.zeros(n_outputs)  # of the targets
@@ -70,27 +76,51 @@ class AutoscaledHABNN:
 
     def update(self, x: ArrayLike, y: ArrayLike) -> Self:
         """Learn from one sample, x of shape (n_inputs,) and y of shape (n_outputs,) or a number; return the model."""
-        return self.fit(np.reshape(np.asarray(x, dtype=np.float64), (1, -1)), np.reshape(y, (1, -1)))
+        return self.partial_fit(np.reshape(np.asarray(x, dtype=np.float64), (1, -1)), np.reshape(y, (1, -1)))
 
-    def fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
-        """Learn from samples in the given order, in one pass, and return the model.
+    def fit(self, inputs: ArrayLike, targets: ArrayLike, progress_bar: bool = False) -> Self:
+        """Forget all earlier samples, learn from the given ones, and return the model.
+
+        If the samples cannot be learned from, the model keeps the state it had before the call. Ctrl-C in tempered
+        passes raises KeyboardInterrupt, and the model keeps the state after the last complete pass.
 
         Parameters
         ----------
         inputs : array_like, shape (n, n_inputs)
         targets : array_like, shape (n, n_outputs), or (n,) for one output
+        progress_bar : bool
+            Whether to show a bar that counts the passes.
         """
+        anew = type(self)(**self._given)
+        try:
+            anew.partial_fit(inputs, targets, progress_bar)
+        except KeyboardInterrupt:
+            if anew.network.n_samples > 0:
+                self.__dict__.update(anew.__dict__)
+            raise
+        self.__dict__.update(anew.__dict__)
+        return self
+
+    def partial_fit(self, inputs: ArrayLike, targets: ArrayLike, progress_bar: bool = False) -> Self:
+        """Continue learning from samples and return the model; the parameters are those of `fit`."""
         x, y = self._checked(inputs, targets)
         if self._kept is not None:
             x, y = np.concatenate([self._kept[0], x]), np.concatenate([self._kept[1], y])
             if len(x) < self.warmup:
                 self._kept = x, y
                 return self
-            self._set_scaling(x[: self.warmup], y[: self.warmup])
+            n_scaling = self.warmup if self.passes == 1 else len(x)
+            self._set_scaling(x[:n_scaling], y[:n_scaling])
         self._complete_scaling(x)
-        self.network.fit(self._standardised(x), (y - self._target_loc) / self._target_scale)
-        self._kept = None
-        self._observe(x, y)
+        before = self.network.n_samples
+        try:
+            standardised = self._standardised(x), (y - self._target_loc) / self._target_scale
+            self.network.fit(*standardised, self.passes, self.network.settings.seed, progress_bar)
+        except KeyboardInterrupt:
+            if self.network.n_samples > before:
+                self._finish(x, y)
+            raise
+        self._finish(x, y)
         return self
 
     def predict(self, inputs: ArrayLike) -> StudentT:
@@ -142,8 +172,14 @@ class AutoscaledHABNN:
         excess = (x - np.clip(x, self._low, self._high)) / scale
         return np.asarray(np.exp(-0.5 * np.sum(excess**2, axis=1, keepdims=True)))
 
-    def _observe(self, x: Array, y: Array) -> None:
-        """Update the input ranges, and mean and variance of the targets (Chan's parallel form of Welford's sums)."""
+    def _finish(self, x: Array, y: Array) -> None:
+        """End the warm-up; update the input ranges, and mean and variance of the targets.
+
+        The sums are updated in Chan's parallel form of Welford's method.
+        """
+        self._kept = None
+        if len(x) == 0:
+            return
         self._low, self._high = np.minimum(self._low, x.min(axis=0)), np.maximum(self._high, x.max(axis=0))
         total = self._count + len(y)
         step = y.mean(axis=0) - self._mean
@@ -159,7 +195,7 @@ class AutoscaledHABNN:
             raise ValueError("AutoscaledHABNN: predict must follow at least one sample, got none; call fit or update.")
         early = deepcopy(self)
         early.warmup = self.n_samples
-        return early.fit(np.empty((0, self._low.size)), np.empty((0, self._mean.size)))
+        return early.partial_fit(np.empty((0, self._low.size)), np.empty((0, self._mean.size)))
 
     def _checked(self, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
         """Return inputs (n, n_inputs) and targets (n, n_outputs) as float arrays, or raise."""

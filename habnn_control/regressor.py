@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 
 
 class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Regression with a Hierarchical Approximate Bayesian Neural Network, in one pass over the data.
+    """Regression with a Hierarchical Approximate Bayesian Neural Network, in closed form.
 
     The estimator works in a Pipeline and in GridSearchCV. Scale inputs and targets to order one (StandardScaler and
     TransformedTargetRegressor), or adapt `scale` and `noise_variance` to the scale of the data.
@@ -23,11 +23,15 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
     Parameters
     ----------
     hidden, dof, scale, covariance, noise_variance, prior_std, output_prior_std, output_scale, activation, slope, fan, \
-    drift, max_dof, noise_weight
+    drift, max_dof, noise_weight, temperature, outlier_threshold, output_distance
         Parameters of `HABNN`. The defaults differ: full covariance, noise variance learned online, and a prior that
         predicts 0.
+    passes : int
+        Number of passes over the samples of each call: one in the given order, or tempered passes as in `HABNN.fit`.
+        `HABNNRegressor(passes=100, **OFFLINE)`, with `OFFLINE` of `habnn_control.network`, is the recommended model
+        for standardised data.
     random_state : int
-        Seed of the prior locations.
+        Seed of the prior locations and of the orders of tempered passes.
 
     Attributes
     ----------
@@ -54,6 +58,10 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         drift: float = 0.0,
         max_dof: float = inf,
         noise_weight: float = 10.0,
+        temperature: float = 1.0,
+        outlier_threshold: float = inf,
+        output_distance: str = "pre_activation",
+        passes: int = 1,
         random_state: int = 0,
     ) -> None:
         self.hidden = hidden
@@ -70,14 +78,18 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         self.drift = drift
         self.max_dof = max_dof
         self.noise_weight = noise_weight
+        self.temperature = temperature
+        self.outlier_threshold = outlier_threshold
+        self.output_distance = output_distance
+        self.passes = passes
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Make a new network, learn from the samples in their order, and return the estimator."""
+        """Make a new network, learn from the samples in `passes` passes, and return the estimator."""
         return self._learn(X, y, reset=True)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Continue learning from the samples in their order and return the estimator.
+        """Continue learning from the samples, in `passes` passes, and return the estimator.
 
         The first call makes the network.
         """
@@ -91,9 +103,10 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         flat, targets = targets.ndim == 1, targets.reshape(len(targets), -1)
         if reset:
             settings = self.get_params(deep=False)
+            del settings["passes"]
             self.network_ = HABNN(inputs.shape[1], targets.shape[1], seed=settings.pop("random_state"), **settings)
             self._flat = flat
-        self.network_.fit(inputs, targets)
+        self.network_.fit(inputs, targets, self.passes, self.random_state)
         return self
 
     def predict_dist(self, X: ArrayLike, include_noise: bool = True) -> StudentT:

@@ -19,12 +19,13 @@ WIDTHS = (50, 100, 200, 400, 800, 1600)
 # own cost and is shown beside it.
 BAR_NUMPY, BAR_PYTAGI, BAR_EINSUM, LARGEST_EXPONENT = 100.0, 5.0, 5.0, 1.1
 N_PREDICTED = 1000
+N_PASSES, BAR_PASSES = 10, 0.9  # k tempered passes cost k times one pass; the bar leaves a tenth for orders and copies
 
 
 def measure(repeats: int) -> list[Result]:
-    """Time updates of 8-50-1 diagonal and 36-80-2 full networks, their growth with the width, and prediction."""
+    """Time updates of 8-50-1 diagonal and 36-80-2 full networks, their growth with the width, prediction, passes."""
     with threadpool_limits(1):
-        return [*_diagonal(repeats), _growth(repeats), *_full(repeats)]
+        return [*_diagonal(repeats), _growth(repeats), *_full(repeats), _passes(repeats)]
 
 
 def _data(n: int, n_inputs: int, n_outputs: int) -> tuple[Array, Array]:
@@ -142,3 +143,19 @@ def _full(repeats: int) -> list[Result]:
         Result("36-80-2 full: fit, a sample, over einsum", times["fit"], times["einsum"] / times["fit"], BAR_EINSUM),
         Result(f"36-80-2 full: predict, {N_PREDICTED} inputs at once", times["predict"]),
     ]
+
+
+def _passes(repeats: int) -> Result:
+    """Compare a sample of one pass with a sample of one of several tempered passes, noise inferred."""
+    x, y = _data(300, 8, 1)
+    one, several = HABNN.offline(8), HABNN.offline(8)
+    start = several.get_state()
+
+    def tempered() -> int:
+        several.set_state(start)
+        several.fit(x, y, passes=N_PASSES)
+        return N_PASSES * len(x)
+
+    times = best_times({"one": _fit(one, x, y), "several": tempered}, repeats)
+    name = f"8-50-1 full: {N_PASSES} tempered passes, a sample and pass; over one pass"
+    return Result(name, times["several"], times["one"] / times["several"], BAR_PASSES)

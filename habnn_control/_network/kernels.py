@@ -49,41 +49,68 @@ def _can_learn(work: Floats, shapes: Floats, targets: Floats, n: int) -> bool:
 
 
 @inlined_kernel
-def _posterior_factor(distance: float, v: float) -> float:
-    """Return the factor (nu + D) / (nu + 1) of Eq. (13) for one conditioning variable at squared distance D."""
-    return (1.0 + v * distance) / (1.0 + v)
+def _posterior_factor(distance: float, v: float, d: float) -> float:
+    """Return the factor (nu + D) / (nu + d) of Eq. (13) for conditioning variables at squared distance D."""
+    return (1.0 + v * distance) / (1.0 + v * d)
 
 
 @inlined_kernel
-def _observe(targets: Floats, n: int, per_output: Floats, v: float, layer: int, work: Floats) -> None:
-    """Condition the output layer on target n, and update the noise variances from the posterior residuals."""
+def _observe(
+    targets: Floats, n: int, per_output: Floats, weight: float, outlier: Floats, v: float, layer: int, work: Floats
+) -> None:
+    """Condition the output layer on target n, and update the noise variances from the posterior residuals.
+
+    In a tempered pass a sample has the `weight` 1 / k and k times the noise variance. The posterior of this likelihood,
+    if scale and noise share one inverse-gamma factor, has the factor (nu + D) / (nu + weight).
+    """
     for i in range(targets.shape[1]):
         noise, count, prior = per_output[0, i], per_output[1, i], work[layer, A_SCALE, i]
         error = targets[n, i] - work[layer, A_MEAN, i]
+        trust = 1.0
+        if outlier[0] < np.inf:
+            expected = prior + (per_output[3, i] if len(per_output) > 2 else noise) * (1.0 - 2.0 * v)
+            trust = 1.0 / (1.0 + error * error / (expected * outlier[0] * outlier[0]))
+            # The predictive variance of the target is divided by `trust`.
+            noise = (noise + (1.0 - trust) * prior / (1.0 - 2.0 * v)) / trust
         total = prior + noise * (1.0 - 2.0 * v)
         if v > 0.0:
             reach = sqrt(LARGEST_FACTOR / v * total)
             error = min(max(error, -reach), reach)
         share = prior / total
         work[layer, A_STEP, i] = share * error
-        work[layer, A_POST, i] = _posterior_factor(error * error / total, v) * prior * (1.0 - share)
+        work[layer, A_POST, i] = _posterior_factor(error * error / total, v, weight) * prior * (1.0 - share)
+        work[layer, CHANGE, i], work[layer, FACTOR, i] = error, total  # for `_compare`
         if count < np.inf:
             residual = (1.0 - share) * error
             per_output[1, i] = count + 1.0
             # The weight of sample n is proportional to n: early residuals are errors of the network, not noise.
-            per_output[0, i] += 2.0 / (count + 2.0) * (residual * residual + share * noise - noise)
+            if trust < 1.0:
+                square = trust * trust * (residual * residual + share * noise) / outlier[1]
+                per_output[0, i] += 2.0 / (count + 2.0) * (square - per_output[0, i])
+            else:
+                per_output[0, i] += 2.0 / (count + 2.0) * (residual * residual + share * noise - noise)
+        if len(per_output) > 2:
+            residual = (1.0 - share) * error
+            per_output[2, i] += trust * trust * (residual * residual + share * noise) / outlier[1]
 
 
 @inlined_kernel
-def _compare(shapes: Floats, layer: int, work: Floats, gain: float, v: float) -> float:
-    """Write the terms of the update that depend on the pre-activations alone to `work`; return the sum of D."""
+def _compare(shapes: Floats, layer: int, work: Floats, gain: float, v: float, weight: float, exact: bool) -> float:
+    """Write the terms of the update that depend on the pre-activations alone to `work`; return the sum of D.
+
+    D is that of the pre-activations, or with `exact` that of the observations, which `_observe` wrote to `work`.
+    """
     n_out = shapes[layer, 1]
     total = 0.0
     for i in range(n_out):
         prior, step, post = work[layer, A_SCALE, i], work[layer, A_STEP, i], work[layer, A_POST, i]
         inverse = 1.0 / prior if prior > 0.0 else 0.0
         distance = (step * step + post) * inverse if prior > 0.0 else 1.0
-        factor = _posterior_factor(distance, v)
+        factor = _posterior_factor(distance, v, 1.0)
+        if exact:
+            distance = work[layer, CHANGE, i] ** 2 / work[layer, FACTOR, i]
+            factor = _posterior_factor(distance, v, weight)
+            distance += 1.0 - weight  # the factor of the layer's inputs counts each neuron as one variable
         work[layer, INVERSE, i] = gain * inverse
         work[layer, FACTOR, i] = factor
         work[layer, CHANGE, i] = post - factor * prior
@@ -138,7 +165,7 @@ def _update_inputs(loc: Floats, shapes: Floats, layer: int, work: Floats, distan
         post = max(post, SMALLEST_SHARE * prior)
         slope = work[layer - 1, CROSS, j] * inverse
         kept = max(work[layer - 1, A_SCALE, j] - slope * slope * prior, 0.0)
-        spread = _posterior_factor((step * step + post) * inverse / to_scale, v) if known else 1.0
+        spread = _posterior_factor((step * step + post) * inverse / to_scale, v, 1.0) if known else 1.0
         work[layer - 1, A_STEP, j] = slope * step
         work[layer - 1, A_POST, j] = spread * kept + slope * slope * post
 
@@ -215,11 +242,11 @@ def pair_products(z: Floats) -> Floats:
 
 
 @inlined_kernel
-def _random_walk(scale: Floats, full: bool, shapes: Floats, per_layer: Floats) -> None:
-    """Add the process noise of each layer to the squared scales of its weights."""
+def _random_walk(scale: Floats, full: bool, shapes: Floats, per_layer: Floats, weight: float) -> None:
+    """Add the process noise of each layer, times the weight of a sample, to the squared scales of its weights."""
     for layer in range(len(shapes)):
         n_in, n_out, _, at = layout(shapes, layer)
-        walk = per_layer[1, layer]
+        walk = weight * per_layer[1, layer]
         if walk > 0.0:
             for k in range(n_in * n_out):
                 scale[at + (k * n_in + k % n_in if full else k)] += walk
@@ -235,6 +262,9 @@ def learn(
     dof: float,
     max_dof: float,
     slope: float,
+    weight: float,
+    outlier: Floats,
+    exact: bool,
     inputs: Floats,
     targets: Floats,
 ) -> tuple[int, float]:
@@ -245,6 +275,14 @@ def learn(
 
     Parameters
     ----------
+    weight : float
+        Number of samples that each sample counts as: 1, or 1 / k in one of k tempered passes, whose `per_output` has k
+        times the noise variance.
+    outlier : array, shape (2,)
+        Standardised residual c at which the weight w^2 = 1 / (1 + r^2 / c^2) of an observation is one half, infinity
+        to weight all equally; and the mean of w^4 r^2 for a standard normal r, which makes the noise estimate unbiased.
+    exact : bool
+        Whether the weights of the output layer take the D of the observation instead of that of the pre-activation.
     inputs : array, shape (n, n_inputs)
     targets : array, shape (n, n_outputs)
     """
@@ -261,15 +299,15 @@ def learn(
         forward(loc, scale, shapes, per_layer, inputs, n, v, slope, poly, work, products, scratch)
         if not _can_learn(work, shapes, targets, n):
             return n, dof
-        _observe(targets, n, per_output, v, n_layers - 1, work)
+        _observe(targets, n, per_output, weight, outlier, v, n_layers - 1, work)
         for layer in range(n_layers - 1, -1, -1):
-            distance = _compare(shapes, layer, work, per_layer[0, layer], v)
+            distance = _compare(shapes, layer, work, per_layer[0, layer], v, weight, exact and layer == n_layers - 1)
             if layer > 0:
                 _update_inputs(loc, shapes, layer, work, distance, v)
             if full:
                 _update_full(loc, scale, shapes, layer, work, products, per_layer[2, layer])
             else:
                 _update_diagonal(loc, scale, shapes, layer, work, per_layer[2, layer])
-        dof = min(dof + 1.0, max_dof)
-        _random_walk(scale, full, shapes, per_layer)
+        dof = min(dof + weight, max_dof)
+        _random_walk(scale, full, shapes, per_layer, weight)
     return len(inputs), dof

@@ -1,6 +1,7 @@
 """The parameters of a network: flat arrays that the kernels update in place, and views on single layers."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from habnn_control._network.settings import NetworkSettings
 Array = NDArray[np.float64]
 
 LARGEST_SCALE = 1e6  # bound on every squared scale, relative to its prior; repeated outliers would grow it without end
+
+STATE_ARRAYS = ("loc", "scale", "per_output")
 
 
 class Parameters:
@@ -89,6 +92,24 @@ class Parameters:
         """Return the squared scale of each single weight of a layer, shape (n_out, n_in + 1); a writable view."""
         scale = self.scale_sq(layer)
         return np.asarray(np.einsum("ijj->ij", scale)) if self.full else scale
+
+    def copy(self) -> dict[str, Any]:
+        """Return copies of all that is learned, in the form that `restore` accepts."""
+        arrays = {name: getattr(self, name).copy() for name in STATE_ARRAYS}
+        return {**arrays, "dof": self.dof, "n_samples": self.n_samples}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Replace all that is learned by a state of `copy`, of parameters with the same settings."""
+        for name in STATE_ARRAYS:
+            shape = getattr(self, name).shape
+            if np.shape(state[name]) != shape:
+                raise ValueError(
+                    f"HABNN: state {name} must have shape {shape}, got {np.shape(state[name])}; "
+                    "use a network with the same settings."
+                )
+        for name in STATE_ARRAYS:
+            getattr(self, name)[:] = state[name]
+        self.dof, self.n_samples = float(state["dof"]), int(state["n_samples"])
 
     def sample_weights(self, layer: int, rng: np.random.Generator) -> Array:
         """Draw the weights of a layer from their multivariate t, multiplied by the gain; shape (n_in + 1, n_out)."""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from habnn_control import HABNN
+from habnn_control._network import kernels
 from habnn_control.autoscaled import RECOMMENDED, AutoscaledHABNN
 
 
@@ -54,7 +55,7 @@ def test_autoscaled_learns_the_same_in_pieces(cuts):
     x, y = data()
     whole, pieces = AutoscaledHABNN(3).fit(x, y), AutoscaledHABNN(3)
     for part_x, part_y in zip(np.split(x, cuts), np.split(y, cuts), strict=True):
-        pieces.fit(part_x, part_y)
+        pieces.partial_fit(part_x, part_y)
     one_by_one = AutoscaledHABNN(3)
     for row, target in zip(x, y, strict=True):
         one_by_one.update(row, target)
@@ -122,6 +123,8 @@ def test_autoscaled_raises_on_bad_samples_and_keeps_its_state(inputs, targets, m
     before = model.predict(x).loc
     with pytest.raises(ValueError, match=message):
         model.fit(inputs, targets)
+    with pytest.raises(ValueError, match=message):
+        model.partial_fit(inputs, targets)
     np.testing.assert_array_equal(model.predict(x).loc, before)
 
 
@@ -130,7 +133,9 @@ def test_autoscaled_raises_on_samples_too_large_and_keeps_its_state():
     model = AutoscaledHABNN(3).fit(x, y)
     before = model.predict(x).loc
     with pytest.raises(ValueError, match="small enough to square"):
-        model.fit(np.full((1, 3), 1e300), [0.0])
+        model.partial_fit(np.full((1, 3), 1e300), [0.0])
+    with pytest.raises(ValueError, match="small enough to square"):
+        AutoscaledHABNN(3, warmup=2).fit([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [1e300, 0.0, 0.0]], [0.0, 1.0, 0.0])
     np.testing.assert_array_equal(model.predict(x).loc, before)
 
 
@@ -143,3 +148,48 @@ def test_autoscaled_raises_on_predicting_without_samples():
 def test_autoscaled_raises_on_warmup(warmup):
     with pytest.raises(ValueError, match="warmup must be an integer of at least 2"):
         AutoscaledHABNN(3, warmup=warmup)
+
+
+@pytest.mark.parametrize("passes", [1, 3])
+def test_autoscaled_fit_starts_anew_and_partial_fit_goes_on(passes):
+    x, y = data(300)
+    once = AutoscaledHABNN(3, passes=passes).fit(x[150:], y[150:])
+    twice = AutoscaledHABNN(3, passes=passes).fit(x[:150], -y[:150]).fit(x[150:], y[150:])
+    np.testing.assert_array_equal(twice.predict(x).loc, once.predict(x).loc)
+    assert twice.n_samples == 150
+    assert once.partial_fit(x[:150], y[:150]).n_samples == 300
+    assert np.abs(once.predict(x).loc - twice.predict(x).loc).max() > 0
+
+
+def test_autoscaled_tempered_passes_vs_habnn():
+    x, y = data()
+    model = AutoscaledHABNN(3, passes=4, seed=2).fit(x, y)
+    z, target = (x - x.mean(axis=0)) / x.std(axis=0), (y - y.mean()) / y.std()
+    wanted = HABNN.offline(3, seed=2).fit(z, target, passes=4, seed=2).predict(z)
+    np.testing.assert_allclose(model.predict(x).loc, y.mean() + y.std() * wanted.loc, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.predict(x).variance, y.var() * wanted.variance, rtol=1e-9)
+
+
+def test_autoscaled_interrupted_passes_leave_a_model_that_predicts(monkeypatch):
+    x, y = data()
+    model, learn, calls = AutoscaledHABNN(3, passes=5), kernels.learn, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return learn(*arguments)
+
+    monkeypatch.setattr(kernels, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, y)
+    assert model.n_samples == model.network.n_samples == 150
+    assert model.network.dof == pytest.approx(150 + 150 * 3 / 5)
+    assert np.mean((model.predict(x).mean[:, 0] - y) ** 2) < 0.5 * y.var()
+
+
+def test_autoscaled_raises_on_passes():
+    with pytest.raises(ValueError, match="passes must be at least 1"):
+        AutoscaledHABNN(3, passes=0)
+    with pytest.raises(TypeError, match="passes must be a whole number"):
+        AutoscaledHABNN(3, passes=2.5)

@@ -13,7 +13,7 @@ from habnn_control.moments import relu
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 3))
 Y = np.stack([np.sin(X[:, 0]), X[:, 1] * X[:, 2]], axis=1)
-PRESETS = [HABNN.paper, HABNN.tagi, HABNN.kbnn, HABNN.control]
+PRESETS = [HABNN.paper, HABNN.tagi, HABNN.kbnn, HABNN.control, HABNN.offline]
 
 
 def snapshot(network):
@@ -199,6 +199,11 @@ def test_set_state_raises_on_another_shape():
         ({"hidden": (5.5,)}, TypeError, "HABNN: hidden must be a whole number"),
         ({"n_outputs": 0}, ValueError, "HABNN: n_outputs must be at least 1"),
         ({"seed": -1}, ValueError, "HABNN: seed must be at least 0"),
+        ({"temperature": 0.0}, ValueError, "HABNN: temperature must be positive and finite"),
+        ({"temperature": math.inf}, ValueError, "HABNN: temperature must be positive and finite"),
+        ({"outlier_threshold": 0.0}, ValueError, "HABNN: outlier_threshold must be positive"),
+        ({"outlier_threshold": math.nan}, ValueError, "HABNN: outlier_threshold must be positive"),
+        ({"output_distance": "observed"}, ValueError, "did you mean 'observation'"),
         ({"scale": "wide"}, TypeError, "HABNN: scale must be a number"),
     ],
 )

@@ -8,7 +8,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from habnn_control import HABNNRegressor
+from habnn_control import HABNN, HABNNRegressor
+from habnn_control.network import OFFLINE
 
 RNG = np.random.default_rng(0)
 X = 50 * RNG.normal(size=(200, 3)) + 100
@@ -49,6 +50,19 @@ def test_regressor_partial_fit_continues_where_fit_starts_afresh():
     pieces = HABNNRegressor().partial_fit(x[:100], y[:100]).partial_fit(x[100:], y[100:])
     np.testing.assert_array_equal(pieces.predict(x), HABNNRegressor().fit(x, y).predict(x))
     np.testing.assert_array_equal(pieces.fit(x, y).predict(x), HABNNRegressor().fit(x, y).predict(x))
+
+
+def test_regressor_tempered_passes_vs_habnn():
+    x, y = X / 50, Y / 50
+    model = HABNNRegressor(**OFFLINE, passes=5, random_state=3).fit(x, y)
+    network = HABNN.offline(3, seed=3).fit(x, y, passes=5, seed=3)
+    np.testing.assert_array_equal(model.predict(x), network.predict(x).mean[:, 0])
+    np.testing.assert_array_equal(model.fit(x, y).predict(x), network.predict(x).mean[:, 0])
+
+
+def test_regressor_raises_on_bad_passes_when_it_fits():
+    with pytest.raises(ValueError, match="HABNN: passes must be at least 1"):
+        HABNNRegressor(passes=0).fit(X, Y)
 
 
 def test_regressor_raises_on_bad_setting_when_it_fits():
