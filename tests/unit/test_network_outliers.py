@@ -87,4 +87,4 @@ def test_outliers_in_one_pass_with_noise_learned_online():
 
     assert error(outliers, 5.0) < 1.2 * error(y, math.inf)
     assert error(outliers, math.inf) > 1.5 * error(y, math.inf)
-    assert error(y, 5.0) < 1.1 * error(y, math.inf)  # the price on clean data, 6 % here; none in tempered passes
+    assert error(y, 5.0) < 1.1 * error(y, math.inf)  # the price on clean data: 6 % here
