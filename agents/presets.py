@@ -34,7 +34,7 @@ PAPER: Settings = {
 # No direction, width, order or role of an actuator is written down: probing with random signs, the same for all.
 PROBING: Settings = {
     "horizon": 25,
-    "exploration": {"risk": 0.7, "excitation": {"kind": "probing"}},
+    "exploration": {"risk": (2.0, 1.0, 0.98), "excitation": {"kind": "probing"}},
 }
 
 # The default agent with one thing changed each.

@@ -146,10 +146,9 @@ class Probing:
     length : int
         Steps of the burst at the start; 0 also switches off the regular bursts later.
     amplitude : float
-        How far the actuators move to either side in the burst at the start, and where bursts after a degradation
-        begin.
-    later : float
-        The same for regular bursts later.
+        How far the actuators move to either side in the burst at the start.
+    later, recovery : float
+        The same for regular bursts later, and for bursts after a degradation of the losses.
     interval : float
         Planned steps until the first regular burst; each next interval is twice as long. inf for none.
     degradation : float
@@ -159,6 +158,7 @@ class Probing:
     length: int = 16
     amplitude: float = 0.1
     later: float = 0.2
+    recovery: float = 0.5
     interval: float = 80
     degradation: float = 0.1
 
@@ -168,11 +168,12 @@ class Probing:
                 f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
                 "it off."
             )
-        if not (0 < self.amplitude <= 0.5 and 0 <= self.later <= 0.5):
-            raise ValueError(
-                f"exploration: excitation.amplitude must be in (0, 0.5] and later in [0, 0.5], got {self.amplitude} "
-                f"and {self.later}; they are parts of the range."
-            )
+        for name in ("amplitude", "later", "recovery"):
+            if not 0 < getattr(self, name) <= 0.5:
+                raise ValueError(
+                    f"exploration: excitation.{name} must be a part of the range in (0, 0.5], got "
+                    f"{getattr(self, name)}; half of the range is as far as the middle is from its ends."
+                )
         if not (self.interval > 0 and self.degradation > 0):
             raise ValueError(
                 f"exploration: excitation.interval and degradation must be positive, got {self.interval} and "

@@ -13,9 +13,8 @@ Array = NDArray[np.float64]
 
 _LONGEST_QUARTER = 10  # steps to one side at most: a slow actuator is not waited for
 _UNKNOWN_QUARTER = 3  # steps to one side, at an amplitude of a tenth, where the actuators are not known
-_WIDEST = 0.5  # amplitude that bursts after degradation grow to, in parts of the range
 _PAUSE = 50  # planned steps between two bursts: the effect of the last one must show first
-_STATE = ("length", "n_bursts", "n_degraded", "began", "ended", "quarters", "disturbed")
+_STATE = ("length", "n_bursts", "began", "ended", "quarters", "disturbed")
 
 
 class Bursts:
@@ -23,8 +22,9 @@ class Bursts:
 
     A wave goes to one side by a part of the range that is the same for all actuators, through the start to the other
     side, and back. There is one burst at the start. Later ones come at intervals that double, so that a place beside a
-    settled plant is not judged by its first steps for ever, and after a degradation of the losses, each of these twice
-    as wide as the one before: a plant may have fallen into a bad state that nothing near it ends.
+    settled plant is not judged by its first steps for ever. Wide ones follow a degradation of the losses: a plant may
+    have fallen into a bad state that nothing near it ends. Each of these halves the degradation, so that a change that
+    no burst mends does not cause bursts for ever.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Bursts:
             ranges = (bounds.high - bounds.low)[list(plant.actuated)]
             self._speeds = np.abs(plant.actuators.steps) / ranges
         self.length = settings.length
-        self.n_bursts = self.n_degraded = 0
+        self.n_bursts = 0
         self.began, self.ended = 0, 0  # planned steps at which the last burst began and ends
         self.quarters = self._quarters_of(settings.amplitude)
         self.disturbed = 0  # planned step at which exogenous entries last moved; bursts do not depend on it
@@ -72,8 +72,7 @@ class Bursts:
             return self._settings.later
         if history.degradation > self._settings.degradation and n_planned - self.ended > _PAUSE:
             history.halve_degradation()
-            self.n_degraded += 1
-            return min(self._settings.amplitude * 2.0**self.n_degraded, _WIDEST)
+            return self._settings.recovery
         return 0.0
 
     def _wave(self, step: int) -> Array:

@@ -1,4 +1,4 @@
-"""Bursts of probing: the same for all actuators, no direction preferred, wider while losses stay degraded."""
+"""Bursts of probing: the same for all actuators, no direction preferred, wide after a degradation of the losses."""
 
 from math import inf
 
@@ -68,14 +68,15 @@ def test_later_leaves_the_plan_alone_between_bursts():
         np.testing.assert_array_equal(motion.later(n, degraded(0.9), PLANNED), PLANNED)
 
 
-def test_bursts_widen_while_losses_stay_degraded():
-    motion, widths = bursts(interval=inf), []
-    for n in range(600):
+def test_bursts_are_wide_after_a_degradation_and_pause_in_between():
+    motion, begins = bursts(interval=inf), []
+    for n in range(400):
         before = motion.n_bursts
         motion.later(n, degraded(0.5), PLANNED)
         if motion.n_bursts > before:
-            widths.append(motion.quarters[1])  # steps of the actuator that moves a tenth of its range per step
-    assert widths[:4] == [2, 4, 5, 5]
+            begins.append(n)
+            assert motion.quarters == [10, 5, 10]  # half of the range each, ten steps at most
+    assert np.diff(begins).tolist() == [40 + 51] * 3  # a burst, then at least fifty steps of the planner
 
 
 def test_burst_after_degradation_halves_it():
@@ -110,8 +111,9 @@ def test_probing_agent_treats_mirror_images_alike_at_the_start():
     ("settings", "message"),
     [
         ({"length": -1}, "excitation.length must be a whole number"),
-        ({"amplitude": 0.0}, r"excitation.amplitude must be in \(0, 0.5\]"),
-        ({"later": 0.6}, r"later in \[0, 0.5\]"),
+        ({"amplitude": 0.0}, r"excitation.amplitude must be a part of the range in \(0, 0.5\], got 0.0"),
+        ({"later": 0.6}, r"excitation.later must be a part of the range"),
+        ({"recovery": float("nan")}, r"excitation.recovery must be a part of the range"),
         ({"interval": 0}, "excitation.interval and degradation must be positive"),
         ({"degradation": float("nan")}, "excitation.interval and degradation must be positive"),
     ],
