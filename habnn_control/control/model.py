@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 Snapshot = Mapping[str, NDArray[Any]]
-_INFORMATIVE_STEPS = 6  # steps of a long plan, at least, whose covariance gives its information
 
 
 class StepPrediction(NamedTuple):
@@ -36,8 +35,8 @@ class EpistemicCovariance(Protocol):
     Outputs are scaled as the model learns them, and taken as independent of each other.
     """
 
-    def over_steps(self, stride: int = 1) -> Array:
-        """Return the covariance of each output over every stride-th step of each plan, (n, n_outputs, steps, steps)."""
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
 
     def of_sums(self, weights: Array) -> Array:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
@@ -82,14 +81,8 @@ class Forecast:
 
     @cached_property
     def information(self) -> Array:
-        """Mutual information (n,), in nats, between the model and the observations of each plan.
-
-        Along a long plan every stride-th step stands for the steps before it, as if each were observed `stride` times
-        there: neighbouring steps say nearly the same, and the time of a decision goes into their covariance.
-        """
-        stride = max(self.slopes.shape[1] // _INFORMATIVE_STEPS, 1)
-        ratio = stride * self.epistemic.over_steps(stride) / self.noise_variance[:, None, None]
-        ratio += np.eye(ratio.shape[-1])
+        """Mutual information (n,), in nats, between the model and the observations of each plan."""
+        ratio = self.epistemic.over_steps() / self.noise_variance[:, None, None] + np.eye(self.slopes.shape[1])
         return np.asarray(0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1))
 
     @property
@@ -108,9 +101,9 @@ class DenseCovariance:
     def __init__(self, covariances: Array) -> None:
         self._covariances = covariances
 
-    def over_steps(self, stride: int = 1) -> Array:
-        """Return the covariance of each output over every stride-th step of each plan, (n, n_outputs, steps, steps)."""
-        return self._covariances[..., stride - 1 :: stride, stride - 1 :: stride]
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
+        return self._covariances
 
     def of_sums(self, weights: Array) -> Array:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""

@@ -116,9 +116,9 @@ class OutputLayerCovariance:
     def __init__(self, z: Single, scales: Single) -> None:
         self._z, self._scales = z, scales
 
-    def over_steps(self, stride: int = 1) -> Array:
-        """Return the covariance of each output over every stride-th step of each plan, (n, n_outputs, steps, steps)."""
-        z = self._z[:, stride - 1 :: stride]
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
+        z = self._z
         found = np.stack([(z @ scale) @ z.transpose(0, 2, 1) for scale in self._scales], axis=1, dtype=np.float64)
         diagonal = np.einsum("nokk->nok", found)
         np.maximum(1.0001 * diagonal, 0.0, out=diagonal)  # positive semidefinite in spite of rounding

@@ -193,15 +193,3 @@ def test_forecast_total_deviation_is_that_of_its_covariances(target, past_output
     expected = np.sqrt(np.einsum("nk,nkl,nl->n", gradients[..., 0], forecast.covariances[:, 0], gradients[..., 0]))
     np.testing.assert_allclose(forecast.total_deviation(gradients), expected, rtol=1e-3)
     assert (expected > 0).all()
-
-
-def test_information_of_long_plans_vs_all_steps():
-    """Thinned steps give the order of the plans, which is all that a planner needs, and roughly the information."""
-    rng = np.random.default_rng(3)
-    model = trained(30, history=10, network={"hidden": (60,)})
-    moves = np.cumsum(rng.uniform(-0.4, 0.4, (200, 25, 1)), axis=1).clip(-1.0, 1.0)  # plans that move smoothly
-    forecast = model.forecast(model.memory, moves)
-    ratio = forecast.epistemic.over_steps() / forecast.noise_variance[:, None, None] + np.eye(25)
-    exact = 0.5 * np.linalg.slogdet(ratio).logabsdet.sum(axis=1)
-    np.testing.assert_allclose(forecast.information, exact, rtol=0.3)
-    assert np.corrcoef(forecast.information, exact)[0, 1] > 0.95
