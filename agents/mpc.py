@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from agents.base import Action, RecurrentAgent, Step, keyword_names
 from envs import find_plant
+from habnn_control.control.actuator_search import find_actuators
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, LossHistory, Probing
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
-from habnn_control.control.plant import Bounds, Plant
+from habnn_control.control.plant import Actuators, Bounds, Plant
 from habnn_control.control.probing import Bursts
 from habnn_control.control.transition_model import TransitionModel
 from habnn_control.support.names import check_choice
@@ -26,10 +27,22 @@ Array = NDArray[np.float64]
 ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
+_LONGEST_SEARCH = 100  # steps after which actuators that were not found are left to the model
+_LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
+ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
     "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
     "ensemble": ("agents.ensemble", "EnsembleModel"),
 }
+
+
+class _Logged(NamedTuple):
+    """A step of the log: one row of a `Transitions`."""
+
+    observation: Array
+    action: Array
+    next_observation: Array
+    start: bool
 
 
 class _State(NamedTuple):
@@ -54,8 +67,10 @@ class MPCAgent(RecurrentAgent):
     seed : int
     plant : Plant, optional
         Description of the process; the environment's own unless given.
-    known_actuators : bool
-        Whether to use the motion of the actuators that the plant describes. False: the model learns it.
+    actuators : {"described", "found", "learned"}
+        Where the motion of the actuators comes from: the plant's description; the first steps, in which the agent looks
+        for observation entries that follow the actions and then starts its model anew with them; or the model, which
+        learns it like everything else. Actuators that the plant does not describe are looked for, unless "learned".
     model : mapping or callable, optional
         Settings of the dynamics model: "kind" ("habnn", the default, or "ensemble") and its parameters, see
         `habnn_control.control.transition_model.TransitionModel` and `agents.ensemble.EnsembleModel`. A callable is
@@ -81,7 +96,7 @@ class MPCAgent(RecurrentAgent):
         *,
         seed: int = 0,
         plant: Plant | None = None,
-        known_actuators: bool = True,
+        actuators: str = "described",
         model: Mapping[str, Any] | ModelFactory | None = None,
         planner: Mapping[str, Any] | Planner | None = None,
         exploration: Mapping[str, Any] | Exploration | None = None,
@@ -91,13 +106,14 @@ class MPCAgent(RecurrentAgent):
     ) -> None:
         super().__init__(env, seed=seed)
         self._bounds = _box_bounds(env)
-        self.plant = _described(env, plant, known_actuators)
+        check_choice("mpc", "actuators", actuators, ACTUATORS)
+        self.plant = _described(env, plant, actuators == "described")
         self.plant.check(self._bounds)
         _check_horizon(horizon, hold, tail)
         self.exploration = exploration if isinstance(exploration, Exploration) else Exploration.make(exploration or {})
         self.planner = make_planner(planner or {}) if isinstance(planner, Mapping | None) else planner
-        build = model if callable(model) else _model_factory(model or {})
-        self.model: DynamicsModel = build(self.plant, self._bounds, seed=seed)
+        self._build = model if callable(model) else _model_factory(model or {})
+        self.model: DynamicsModel = self._build(self.plant, self._bounds, seed=seed)
         self._low, self._high = self._bounds.action_low, self._bounds.action_high
         self._horizon, self._hold = horizon, hold
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
@@ -106,6 +122,8 @@ class MPCAgent(RecurrentAgent):
         self._sweeps = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
+        searches = actuators != "learned" and self.plant.actuators is None
+        self._log: list[_Logged] | None = [] if searches else None  # steps in which actuators are looked for
         self._snapshot = self.model.snapshot()
 
     def _excitation(self) -> Sweeps | Bursts:
@@ -136,6 +154,8 @@ class MPCAgent(RecurrentAgent):
         """
         before = self.model.snapshot()
         self.model.pretrain(transitions)
+        if self._log is not None:
+            self._search_actuators(transitions)
         logged = LossHistory(best=self._history.best)
         try:
             for loss in self.plant.loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
@@ -145,6 +165,7 @@ class MPCAgent(RecurrentAgent):
             raise
         self._history = LossHistory(best=logged.best)
         self._sweeps.length = 0
+        self._log = None
         self._current = None  # the model's memory is that of the log's last episode
         self._keep_snapshot()
         return self
@@ -186,8 +207,45 @@ class MPCAgent(RecurrentAgent):
         if self._n_planned:
             after = np.asarray(step.next_observation, dtype=np.float64)
             self._history.append(float(self.plant.loss(step.action, after)))
+        if self._log is not None:
+            self._keep_log(step)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
             self._keep_snapshot()
+
+    def _keep_log(self, step: Step) -> None:
+        """Append a step to the log, and look for actuators in it."""
+        before, action, after = (
+            np.array(part, dtype=np.float64) for part in (step.observation, step.action, step.next_observation)
+        )
+        if not (np.isfinite(before).all() and np.isfinite(after).all()):
+            self._log = []  # a model cannot learn across a gap
+            return
+        assert self._log is not None
+        starts = not (self._log and np.array_equal(self._log[-1].next_observation, before))
+        self._log.append(_Logged(before, action, after, starts))
+        self._search_actuators(self._logged())
+        if self.plant.actuators is not None or len(self._log) == _LONGEST_SEARCH:
+            self._log = None
+
+    def _logged(self) -> Transitions:
+        return Transitions(*(np.array(part) for part in zip(*(self._log or ()), strict=True)))
+
+    def _search_actuators(self, log: Transitions) -> None:
+        """Start the model anew with the actuators that a log shows, if it shows any."""
+        found = find_actuators(self.plant, self._bounds, log.observations, log.actions, log.next_observations)
+        if found is not None:
+            logger.info("%s: entries %s follow the actions with steps %s.", self.name, found.entries, found.steps)
+            self._take_over(found)
+            self.model.pretrain(log)
+
+    def _take_over(self, actuators: Actuators) -> None:
+        """Build model and excitation anew, with actuators whose motion is known from now on."""
+        self.plant = replace(self.plant, actuators=actuators)
+        self.model = self._build(self.plant, self._bounds, seed=self.seed)
+        progress = self._sweeps.get_state()
+        self._sweeps = self._excitation()
+        self._sweeps.set_state(progress)
+        self._plan = None
 
     def _keep_snapshot(self) -> None:
         if self.model.is_sound():
@@ -260,11 +318,25 @@ class MPCAgent(RecurrentAgent):
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
         losses = {"history_losses": self._history.losses, "history_best": np.array(self._history.best)}
         model = {f"model_{name}": value for name, value in self.model.snapshot().items()}
-        return {"n_steps": self._n_steps, "sweeps": self._sweeps.get_state()}, model | plan | losses
+        log = {f"{_LOG}{k}": v for k, v in self._logged()._asdict().items()} if self._log else {}
+        found = self.plant.actuators
+        state = {
+            "n_steps": self._n_steps,
+            "sweeps": self._sweeps.get_state(),
+            "searching": self._log is not None,
+            "actuators": None if found is None else [found.entries, found.steps],
+        }
+        return state, model | plan | losses | log
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._n_steps = state["n_steps"]
+        if self.plant.actuators is None and state["actuators"] is not None:
+            self._take_over(Actuators(*state["actuators"]))
         self._sweeps.set_state(state["sweeps"])
+        self._log = None
+        if state["searching"]:
+            rows = zip(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True)
+            self._log = [_Logged(*row) for row in rows]
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
         self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]))
@@ -284,13 +356,13 @@ def _box_bounds(env: gym.Env[Any, Any]) -> Bounds:
     return Bounds.of(observed.low, observed.high, acted.low, acted.high)
 
 
-def _described(env: gym.Env[Any, Any], plant: Plant | None, known_actuators: bool) -> Plant:
+def _described(env: gym.Env[Any, Any], plant: Plant | None, with_actuators: bool) -> Plant:
     found = find_plant(env) if plant is None else plant
     if not isinstance(found, Plant):
         raise ValueError(
             f"mpc: plant must be a Plant with the loss of this environment, got {found!r}; pass plant=Plant(loss)."
         )
-    return found if known_actuators else replace(found, actuators=None)
+    return found if with_actuators else replace(found, actuators=None)
 
 
 def _check_horizon(horizon: int, hold: int, tail: float) -> None:

@@ -10,7 +10,7 @@ Settings = dict[str, Any]
 
 # The paper's description of its agent; the paper leaves open the planner, the noise (fixed here) and the risk weight.
 PAPER: Settings = {
-    "known_actuators": False,
+    "actuators": "learned",
     "model": {
         "offset_time": inf,
         "history": 0,
@@ -55,7 +55,8 @@ ABLATIONS: dict[str, Settings] = {
     "no-dither": {"exploration": {"excitation": {"dither": 0.0}}},
     "no-resweep": {"exploration": {"excitation": {"resweep": 0.0}}},
     "no-recovery": {"exploration": {"excitation": {"degradation": inf}}},
-    "learned-kinematics": {"known_actuators": False},
+    "learned-kinematics": {"actuators": "learned"},
+    "found-kinematics": {"actuators": "found"},
     "mppi": {"planner": {"kind": "mppi"}},
     "random-shooting": {"planner": {"kind": "random-shooting"}},
 }

@@ -90,7 +90,7 @@ def test_mpc_plays_with_every_exploration(exploration):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"known_actuators": False}, {"model": {"target": "absolute"}}, {"model": {"history": 0}}]
+    "settings", [{"actuators": "learned"}, {"model": {"target": "absolute"}}, {"model": {"history": 0}}]
 )
 @pytest.mark.parametrize("wandering", [False, True])
 def test_mpc_plays_variants_of_the_plant(settings, wandering):
