@@ -100,7 +100,7 @@ class MPCAgent(RecurrentAgent):
         model: Mapping[str, Any] | ModelFactory | None = None,
         planner: Mapping[str, Any] | Planner | None = None,
         exploration: Mapping[str, Any] | Exploration | None = None,
-        horizon: int = 15,
+        horizon: int = 25,
         hold: int = 10,
         tail: float = 5.0,
     ) -> None:
@@ -119,7 +119,7 @@ class MPCAgent(RecurrentAgent):
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
         self._plan: Plan | None = None
-        self._sweeps = self._excitation()
+        self._motion = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
         searches = actuators != "learned" and self.plant.actuators is None
@@ -164,7 +164,7 @@ class MPCAgent(RecurrentAgent):
             self.model.restore(before)
             raise
         self._history = LossHistory(best=logged.best)
-        self._sweeps.length = 0
+        self._motion.length = 0
         self._log = None
         self._current = None  # the model's memory is that of the log's last episode
         self._keep_snapshot()
@@ -183,15 +183,15 @@ class MPCAgent(RecurrentAgent):
         if not self.model.is_sound():
             self._go_back()
             return self._rest_action
-        if self._n_steps < self._sweeps.length:
-            return self._sweeps.first(self._n_steps)
+        if self._n_steps < self._motion.length:
+            return self._motion.first(self._n_steps)
         self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
-        return self._sweeps.later(self._n_planned, self._history, self._first_action(self._plan))
+        return self._motion.later(self._n_planned, self._history, self._first_action(self._plan))
 
     @property
     def _n_planned(self) -> int:
         """Number of steps learned from since the excitation at the start."""
-        return max(self._n_steps - self._sweeps.length, 0)
+        return max(self._n_steps - self._motion.length, 0)
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
@@ -202,7 +202,8 @@ class MPCAgent(RecurrentAgent):
             self.model.skip(step.action)
         given = list(self.plant.exogenous)
         if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
-            self._sweeps.disturbed = self._n_planned
+            if isinstance(self._motion, Sweeps):
+                self._motion.disturbed = self._n_planned
             self._history = LossHistory()  # losses under other exogenous entries are no measure of these
         if self._n_planned:
             after = np.asarray(step.next_observation, dtype=np.float64)
@@ -242,9 +243,9 @@ class MPCAgent(RecurrentAgent):
         """Build model and excitation anew, with actuators whose motion is known from now on."""
         self.plant = replace(self.plant, actuators=actuators)
         self.model = self._build(self.plant, self._bounds, seed=self.seed)
-        progress = self._sweeps.get_state()
-        self._sweeps = self._excitation()
-        self._sweeps.set_state(progress)
+        progress = self._motion.get_state()
+        self._motion = self._excitation()
+        self._motion.set_state(progress)
         self._plan = None
 
     def _keep_snapshot(self) -> None:
@@ -316,13 +317,17 @@ class MPCAgent(RecurrentAgent):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
-        losses = {"history_losses": self._history.losses, "history_best": np.array(self._history.best)}
+        losses = {
+            "history_losses": self._history.losses,
+            "history_best": np.array(self._history.best),
+            "history_moments": self._history.moments,
+        }
         model = {f"model_{name}": value for name, value in self.model.snapshot().items()}
         log = {f"{_LOG}{k}": v for k, v in self._logged()._asdict().items()} if self._log else {}
         found = self.plant.actuators
         state = {
             "n_steps": self._n_steps,
-            "sweeps": self._sweeps.get_state(),
+            "motion": self._motion.get_state(),
             "searching": self._log is not None,
             "actuators": None if found is None else [found.entries, found.steps],
         }
@@ -332,14 +337,16 @@ class MPCAgent(RecurrentAgent):
         self._n_steps = state["n_steps"]
         if self.plant.actuators is None and state["actuators"] is not None:
             self._take_over(Actuators(*state["actuators"]))
-        self._sweeps.set_state(state["sweeps"])
+        self._motion.set_state(state["motion"])
         self._log = None
         if state["searching"]:
-            rows = zip(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True)
+            rows = zip(
+                *(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True
+            )
             self._log = [_Logged(*row) for row in rows]
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
-        self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]))
+        self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]), arrays["history_moments"])
         self._keep_snapshot()
         plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
         self._plan = Plan(**plan) if plan else None
@@ -370,7 +377,7 @@ def _check_horizon(horizon: int, hold: int, tail: float) -> None:
     if not (whole and horizon >= 1 and hold >= 0 and 0 < tail < np.inf):
         raise ValueError(
             f"mpc: horizon must be at least 1, hold at least 0, both whole, and tail positive, got {horizon}, {hold} "
-            f"and {tail}; 15, 10 and 5 are the defaults."
+            f"and {tail}; 25, 10 and 5 are the defaults."
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from agents.base import CURRENT, Agent, describe_spaces
-from agents.presets import ABLATIONS, PAPER, PETS, PROBING, TUNED
+from agents.presets import ABLATIONS, PAPER, PETS, SCRIPTED, TUNED
 from habnn_control.support.files import load_arrays
 from habnn_control.support.names import nearest
 
@@ -147,7 +147,7 @@ def check_name(name: str) -> None:
 
 register("habnn", "agents.mpc:MPCAgent")
 register("habnn-paper", "agents.mpc:MPCAgent", **PAPER)
-register("habnn-probing", "agents.mpc:MPCAgent", **PROBING)
+register("habnn-scripted", "agents.mpc:MPCAgent", **SCRIPTED)
 for _name, _preset in ABLATIONS.items():
     register(f"habnn-{_name}", "agents.mpc:MPCAgent", **_preset)
 register("mpc", "agents.mpc:MPCAgent")

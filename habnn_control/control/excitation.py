@@ -16,7 +16,7 @@ _STAY = 8  # steps at the far end of a later sweep: losses answer with a delay
 _HALF_WAVE = 8  # steps of half a period of the dither
 _UNREST = 50  # steps for which exogenous entries count as moving after they have moved
 _PAUSE = 75  # steps between sweeps that degradation asks for: the effect of the last one must show first
-_DITHER, _RESWEEP, _DEGRADATION = 1.0, 0.3, 0.12  # of an Excitation that leaves them open
+_DITHER, _RESWEEP, _DEGRADATION = 1.0, 0.3, 0.7  # of an Excitation that leaves them open
 _UNKNOWN_QUARTER = 3  # steps to one side of a sweep where the actuators are not known
 _STATE = ("length", "began", "quarter", "stay", "disturbed")
 

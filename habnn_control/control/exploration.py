@@ -38,7 +38,8 @@ class Schedule:
 class LossHistory:
     """The recent losses, and how much worse they are than the best window so far.
 
-    The first `SETTLING` losses belong to no window: a plant needs time to answer to a new controller.
+    The first `SETTLING` losses belong to no window: a plant needs time to answer to a new controller. The unit of a
+    degradation is the standard deviation of all losses: neither a constant added to the loss nor its unit matters.
 
     Parameters
     ----------
@@ -46,22 +47,33 @@ class LossHistory:
         Of the last steps, newest last; at most WINDOW + SETTLING are kept.
     best : float
         Lowest mean over `WINDOW` steps so far.
+    moments : array_like, shape (3,)
+        Number, mean, and sum of squared deviations from the mean of all losses so far; those of `losses` if left out.
     """
 
     WINDOW = 50
     SETTLING = 25
     _KEPT = WINDOW + SETTLING
 
-    def __init__(self, losses: ArrayLike = (), best: float = inf) -> None:
+    def __init__(self, losses: ArrayLike = (), best: float = inf, moments: ArrayLike | None = None) -> None:
         self.losses = np.array(losses, dtype=np.float64)
         self.best = best
+        if moments is None:
+            mean = self.losses.mean() if len(self.losses) else 0.0
+            moments = len(self.losses), mean, np.sum((self.losses - mean) ** 2)
+        self.moments = np.array(moments, dtype=np.float64)
 
     def append(self, loss: float) -> None:
         """Append one loss; a loss that is not finite is left out."""
-        if isfinite(loss):
-            self.losses = np.append(self.losses, loss)[-self._KEPT :]
-            if self._has_settled:
-                self.best = min(self.best, float(self._recent.mean()))
+        if not isfinite(loss):
+            return
+        n, mean, squares = self.moments  # Welford's update
+        step = loss - mean
+        mean += step / (n + 1)
+        self.moments = np.array([n + 1, mean, squares + step * (loss - mean)])
+        self.losses = np.append(self.losses, loss)[-self._KEPT :]
+        if self._has_settled:
+            self.best = min(self.best, float(self._recent.mean()))
 
     @property
     def _has_settled(self) -> bool:
@@ -77,15 +89,21 @@ class LossHistory:
         return float(np.abs(self._recent).mean()) if len(self.losses) else 1.0
 
     @property
+    def spread(self) -> float:
+        """Standard deviation of all losses so far."""
+        n, _, squares = self.moments
+        return float(np.sqrt(squares / max(n, 1)))
+
+    @property
     def degradation(self) -> float:
-        """Excess of the recent mean loss over the best window's, in parts of `level`; 0 until losses have settled."""
-        if not self._has_settled or self.level == 0:
+        """Excess of the recent mean loss over the best window's, in units of `spread`; 0 until losses have settled."""
+        if not self._has_settled or self.spread == 0:
             return 0.0
-        return (float(self._recent.mean()) - self.best) / self.level
+        return (float(self._recent.mean()) - self.best) / self.spread
 
     def halve_degradation(self) -> None:
         """Raise `best` halfway to the recent mean: the best window may have been luck."""
-        self.best += 0.5 * self.degradation * self.level
+        self.best += 0.5 * self.degradation * self.spread
 
 
 @dataclass(frozen=True)
@@ -104,8 +122,8 @@ class Excitation:
     resweep : float, optional
         How far the fastest actuator moves to either side in later sweeps, as a part of its range; 0 for none.
     degradation : float, optional
-        Degradation of the losses, relative to the best window, from which the fastest actuator sweeps half of its
-        range to either side; inf for never.
+        Degradation of the losses (`LossHistory`) from which the fastest actuator sweeps half of its range to either
+        side; inf for never.
     """
 
     length: int = 32
@@ -144,23 +162,24 @@ class Probing:
     Parameters
     ----------
     length : int
-        Steps of the burst at the start; 0 also switches off the regular bursts later.
+        Steps of the burst at the start; 0 also switches off the later bursts of one actuator.
     amplitude : float
         How far the actuators move to either side in the burst at the start.
-    later, recovery : float
-        The same for regular bursts later, and for bursts after a degradation of the losses.
-    interval : float
-        Planned steps until the first regular burst; each next interval is twice as long. inf for none.
+    later : float
+        How far one actuator at a time moves to either side in later bursts.
+    interval, growth : float
+        Planned steps until the first later burst, inf for none, and the factor from each such step to the next one.
     degradation : float
-        Degradation of the losses, relative to the best window, that asks for a burst; inf for never.
+        Excess of the recent losses over the best window, in standard deviations of all losses so far, that sends all
+        actuators from end to end; inf for never.
     """
 
     length: int = 16
     amplitude: float = 0.1
-    later: float = 0.2
-    recovery: float = 0.5
-    interval: float = 80
-    degradation: float = 0.1
+    later: float = 0.3
+    interval: float = 24.0
+    growth: float = 1.4
+    degradation: float = 0.7
 
     def __post_init__(self) -> None:
         if not (isinstance(self.length, int) and self.length >= 0):
@@ -168,20 +187,21 @@ class Probing:
                 f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
                 "it off."
             )
-        for name in ("amplitude", "later", "recovery"):
+        for name in ("amplitude", "later"):
             if not 0 < getattr(self, name) <= 0.5:
                 raise ValueError(
                     f"exploration: excitation.{name} must be a part of the range in (0, 0.5], got "
                     f"{getattr(self, name)}; half of the range is as far as the middle is from its ends."
                 )
-        if not (self.interval > 0 and self.degradation > 0):
+        if not (self.interval > 0 and self.degradation > 0 and 1 < self.growth < inf):
             raise ValueError(
-                f"exploration: excitation.interval and degradation must be positive, got {self.interval} and "
-                f"{self.degradation}; inf switches them off."
+                f"exploration: excitation.interval and degradation must be positive and growth above 1, got "
+                f"{self.interval}, {self.degradation} and {self.growth}; an interval or degradation of inf switches "
+                "such bursts off."
             )
 
 
-EXCITATIONS: dict[str, type[Excitation] | type[Probing]] = {"sweeps": Excitation, "probing": Probing}
+EXCITATIONS: dict[str, type[Excitation] | type[Probing]] = {"probing": Probing, "sweeps": Excitation}
 
 
 @dataclass(frozen=True)
@@ -206,17 +226,17 @@ class Exploration:
         Moves beside the plan.
     """
 
-    risk: Schedule = Schedule(3.0, 1.0, 0.99)
+    risk: Schedule = Schedule(2.0, 1.0, 0.98)
     information: Schedule = Schedule()
     thompson: bool = False
-    excitation: Excitation | Probing = Excitation()
+    excitation: Excitation | Probing = Probing()
 
     @classmethod
     def make(cls, settings: Mapping[str, Any]) -> "Exploration":
         """Return the exploration that `settings` describe.
 
-        A schedule is a number, or (start, floor, decay); the excitation is a mapping of its "kind", "sweeps" (the
-        default) or "probing", and its parameters.
+        A schedule is a number, or (start, floor, decay); the excitation is a mapping of its "kind", "probing" (the
+        default) or "sweeps", and its parameters.
         """
         _check_names("exploration", settings, cls)
         parts = dict(settings)
@@ -298,7 +318,7 @@ def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array
 
 def _make_excitation(settings: Mapping[str, Any]) -> Excitation | Probing:
     parameters = dict(settings)
-    kind = parameters.pop("kind", "sweeps")
+    kind = parameters.pop("kind", "probing")
     check_choice("excitation", "kind", kind, EXCITATIONS)
     _check_names("excitation", parameters, EXCITATIONS[kind])
     return EXCITATIONS[kind](**parameters)

@@ -1,6 +1,5 @@
 """Bursts: probing moves that favour no direction and no actuator."""
 
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -13,18 +12,27 @@ Array = NDArray[np.float64]
 
 _LONGEST_QUARTER = 10  # steps to one side at most: a slow actuator is not waited for
 _UNKNOWN_QUARTER = 3  # steps to one side, at an amplitude of a tenth, where the actuators are not known
-_PAUSE = 50  # planned steps between two bursts: the effect of the last one must show first
-_STATE = ("length", "n_bursts", "began", "ended", "quarters", "disturbed")
+_PAUSE = 50  # planned steps between two recoveries: the effect of the last one must show first
+_ALL = -1  # in place of the one actuator that moves
+_STATE = ("length", "n_bursts", "n_probes", "actuator", "due", "began", "ended", "recovered")
 
 
 class Bursts:
-    """The motion of a `Probing`: square waves of all actuators, each at its full speed, with signs drawn at random.
+    """The motion of a `Probing`: bursts of full moves with signs drawn at random, which favour no actuator.
 
     A wave goes to one side by a part of the range that is the same for all actuators, through the start to the other
-    side, and back. There is one burst at the start. Later ones come at intervals that double, so that a place beside a
-    settled plant is not judged by its first steps for ever. Wide ones follow a degradation of the losses: a plant may
-    have fallen into a bad state that nothing near it ends. Each of these halves the degradation, so that a change that
-    no burst mends does not cause bursts for ever.
+    side, and back.
+
+    - At the start all actuators play waves together.
+    - Later one actuator at a time plays one wave, in an order drawn at random, while the planner moves the others: only
+      then can a model tell a small effect of the one from large and late effects of the others. The intervals grow, so
+      that a place beside a settled plant is not judged by its first steps for ever.
+    - After a degradation of the losses all actuators go towards one end of their range and then towards the other: a
+      plant may have fallen into a bad state that nothing near it ends. Each recovery halves the degradation, so that a
+      change that no burst mends does not cause bursts for ever.
+
+    Where the actuators are not known, there is only the burst at the start: an action that is no move of a position has
+    no range to go to the ends of.
 
     Parameters
     ----------
@@ -32,68 +40,83 @@ class Bursts:
     plant : Plant
     bounds : Bounds
     seed : int
-        Draws the signs.
+        Draws signs and order.
     """
 
     def __init__(self, settings: Probing, plant: Plant, bounds: Bounds, seed: int) -> None:
         self._settings, self._seed = settings, seed
         self._low, self._high = bounds.action_low, bounds.action_high
         self._speeds = np.full(bounds.n_actions, 0.1 / _UNKNOWN_QUARTER)  # parts of the range per step
+        self._known = plant.actuators is not None
         if plant.actuators is not None:
             ranges = (bounds.high - bounds.low)[list(plant.actuated)]
             self._speeds = np.abs(plant.actuators.steps) / ranges
         self.length = settings.length
-        self.n_bursts = 0
-        self.began, self.ended = 0, 0  # planned steps at which the last burst began and ends
-        self.quarters = self._quarters_of(settings.amplitude)
-        self.disturbed = 0  # planned step at which exogenous entries last moved; bursts do not depend on it
+        self.n_bursts, self.n_probes = 0, 0  # so far: bursts of any kind after the first one, and of one actuator
+        self.actuator = _ALL  # that moves in the last burst
+        self.due = float(settings.interval)  # planned step of the next burst of one actuator
+        self.began, self.ended, self.recovered = 0, 0, 0  # planned steps: last burst, and end of the last recovery
 
-    def _quarters_of(self, amplitude: float) -> list[int]:
+    def _quarters(self, amplitude: float) -> NDArray[np.int64]:
+        """Return the number of steps to one side of a wave of each actuator."""
         steps = np.rint(amplitude / self._speeds)
-        return [int(quarter) for quarter in np.clip(steps, 1, _LONGEST_QUARTER)]
+        return np.clip(steps, 1, _LONGEST_QUARTER).astype(np.int64)
 
     def first(self, step: int) -> Array:
         """Return the action of a step of the burst at the start."""
-        return self._wave(step)
+        return self._wave(step, self._settings.amplitude)
 
     def later(self, n_planned: int, history: LossHistory, action: Array) -> Array:
-        """Return the planner's action, or that of a burst that is under way."""
+        """Return the planner's action, changed by the burst that is under way."""
         if n_planned >= self.ended:
-            amplitude = self._asked_for(n_planned, history)
-            if amplitude:
-                self.n_bursts += 1
-                self.quarters = self._quarters_of(amplitude)
-                self.began, self.ended = n_planned, n_planned + 4 * max(self.quarters)
-        return self._wave(n_planned - self.began) if n_planned < self.ended else np.array(action)
+            self._begin(n_planned, history)
+        if n_planned >= self.ended:
+            return np.array(action)
+        step = n_planned - self.began
+        if self.actuator == _ALL:
+            ahead = 2 * step < self.ended - self.began
+            return self._at(self._signs() if ahead else -self._signs())
+        return np.where(np.arange(len(action)) == self.actuator, self._wave(step, self._settings.later), action)
 
-    def _asked_for(self, n_planned: int, history: LossHistory) -> float:
-        """Return the amplitude of a burst that is to begin now; 0 for none."""
-        if self.length and _is_doubling(n_planned, self._settings.interval):
-            return self._settings.later
-        if history.degradation > self._settings.degradation and n_planned - self.ended > _PAUSE:
+    def _begin(self, n_planned: int, history: LossHistory) -> None:
+        """Begin the burst that is due, if one is."""
+        settings, length = self._settings, 0
+        if not self._known:
+            return
+        if history.degradation > settings.degradation and n_planned - self.recovered > _PAUSE:
             history.halve_degradation()
-            return self._settings.recovery
-        return 0.0
+            self.actuator, length = _ALL, 2 * int(self._quarters(1.0).max())
+            self.recovered = n_planned + length
+        elif self.length and n_planned >= self.due:
+            self.actuator = self._next_actuator()
+            length = 4 * int(self._quarters(settings.later)[self.actuator])
+            self.n_probes += 1
+            self.due *= settings.growth
+        if length:
+            self.n_bursts += 1
+            self.began, self.ended = n_planned, n_planned + length
 
-    def _wave(self, step: int) -> Array:
-        signs = np.random.default_rng((self._seed, 77, self.n_bursts)).choice([-1.0, 1.0], len(self._low))
-        side = step // np.array(self.quarters) % 4
-        up = signs * np.where((side == 0) | (side == 3), -1.0, 1.0) > 0
-        return np.where(up, self._high, self._low)
+    def _next_actuator(self) -> int:
+        """Return the actuator of the next probe: each one once, in random order, then all again."""
+        n_turns, place = divmod(self.n_probes, len(self._low))
+        return int(np.random.default_rng((self._seed, 78, n_turns)).permutation(len(self._low))[place])
+
+    def _wave(self, step: int, amplitude: float) -> Array:
+        side = step // self._quarters(amplitude) % 4
+        return self._at(self._signs() * np.where((side == 0) | (side == 3), 1.0, -1.0))
+
+    def _signs(self) -> Array:
+        return np.random.default_rng((self._seed, 77, self.n_bursts)).choice([-1.0, 1.0], len(self._low))
+
+    def _at(self, signs: Array) -> Array:
+        """Return the ends of the action ranges with these signs."""
+        return np.where(signs > 0, self._high, self._low)
 
     def get_state(self) -> dict[str, Any]:
-        """Return the state as whole numbers."""
+        """Return the state as numbers."""
         return {name: getattr(self, name) for name in _STATE}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Go back to a state of `get_state`."""
         for name in _STATE:
             setattr(self, name, state[name])
-
-
-def _is_doubling(n_planned: int, first: float) -> bool:
-    """Tell whether a step is first, 2 first, 4 first, ..."""
-    if first == inf or n_planned < first or n_planned % first:
-        return False
-    ratio = int(n_planned // first)
-    return ratio & (ratio - 1) == 0

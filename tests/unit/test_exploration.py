@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.presets import ABLATIONS
-from habnn_control.control.exploration import Excitation, Exploration, LossHistory, Schedule, loss_deviation
+from habnn_control.control.exploration import Excitation, Exploration, LossHistory, Probing, Schedule, loss_deviation
 from habnn_control.control.model import DenseCovariance, Forecast
 
 N, HORIZON = 4, 3
@@ -89,24 +89,37 @@ def test_loss_history_level_and_degradation_by_hand():
         history.append(loss)
     assert history.level == pytest.approx((25 * 4 + 25 * 8) / 50)
     assert history.best == 4.0
-    assert history.degradation == pytest.approx((6 - 4) / history.level)
+    losses = np.array([1.0] * 25 + [4.0] * 50 + [8.0] * 25)
+    assert history.spread == pytest.approx(losses.std())
+    assert history.degradation == pytest.approx((6 - 4) / losses.std())
     history.append(float("nan"))
     assert history.level == pytest.approx(6.0)
 
 
 def test_loss_history_has_no_degradation_before_it_has_settled():
     history = LossHistory(best=1.0)
-    for _ in range(74):
-        history.append(2.0)
+    for k in range(74):
+        history.append(2.0 + (-1) ** k)
     assert history.degradation == 0.0
     history.append(2.0)
-    assert history.degradation == pytest.approx(0.5)
+    assert history.degradation == pytest.approx(1.0, abs=0.05)  # an excess of one, and a spread of one
+
+
+@pytest.mark.parametrize(("unit", "constant"), [(1e3, 0.0), (1.0, 1e4), (0.01, -50.0)])
+def test_loss_history_degradation_does_not_depend_on_unit_and_origin_of_the_loss(unit, constant):
+    losses = np.random.default_rng(5).normal(10.0, 3.0, 200) + np.repeat([0.0, 4.0], 100)
+    plain, other = LossHistory(), LossHistory()
+    for loss in losses:
+        plain.append(loss)
+        other.append(unit * loss + constant)
+    assert plain.degradation > 0.5
+    assert other.degradation == pytest.approx(plain.degradation)
 
 
 def test_loss_history_halves_its_degradation_until_losses_are_lower():
-    history = LossHistory(np.full(75, 8.0), best=4.0)
+    history = LossHistory(np.full(75, 8.0), 4.0, moments=(75, 8.0, 4 * 75.0))  # a spread of two
     history.halve_degradation()
-    assert (history.best, history.degradation) == (6.0, 0.25)
+    assert (history.best, history.degradation) == (6.0, 1.0)
     for _ in range(50):
         history.append(5.0)
     assert history.best == 5.0
@@ -125,7 +138,7 @@ def test_loss_history_goes_on_from_what_it_held():
         whole.append(loss)
     for loss in losses[:90]:
         first.append(loss)
-    second = LossHistory(first.losses, first.best)
+    second = LossHistory(first.losses, first.best, first.moments)
     for loss in losses[90:]:
         second.append(loss)
     assert (second.level, second.degradation, second.best) == (whole.level, whole.degradation, whole.best)
@@ -174,10 +187,11 @@ def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
 
 def test_exploration_make_reads_numbers_schedules_and_mappings():
     assert Exploration.make({}) == Exploration()
-    made = Exploration.make({"risk": 2, "information": (1.0, 0.5, 0.9), "excitation": {"length": 7, "dither": 0.0}})
+    made = Exploration.make({"risk": 2, "information": (1.0, 0.5, 0.9), "excitation": {"length": 7, "later": 0.2}})
     assert made.risk == Schedule(2, 2)
     assert made.information == Schedule(1.0, 0.5, 0.9)
-    assert made.excitation == Excitation(7, 0.0)
+    assert made.excitation == Probing(7, later=0.2)
+    assert Exploration.make({"excitation": {"kind": "sweeps", "dither": 0.0}}).excitation == Excitation(dither=0.0)
     given = {"risk": Schedule(2.0, 1.0, 0.5), "excitation": Excitation(0), "thompson": True}
     assert Exploration.make(given) == Exploration(**given)
 
@@ -199,7 +213,7 @@ def test_exploration_raises_on_unknown_setting_with_the_nearest():
     with pytest.raises(
         ValueError, match=r"excitation: setting must be one of .*, got 'resweeps'; did you mean 'reswee"
     ):
-        Exploration.make({"excitation": {"resweeps": 0.1}})
+        Exploration.make({"excitation": {"kind": "sweeps", "resweeps": 0.1}})
 
 
 @pytest.mark.parametrize("bad", [0, 32, None, False])

@@ -125,7 +125,8 @@ def test_mpc_excites_unknown_actuators_too():
             for step in steps_of(point_mass_agent(PointMass(), exploration={"excitation": {"length": 12}}), 12)
         ]
     )
-    np.testing.assert_array_equal(actions, np.repeat([-1, 1, 1, -1], 3) * actions.max())
+    np.testing.assert_array_equal(actions, np.repeat([1, -1, -1, 1], 3) * actions[0])
+    assert abs(actions[0]) == 1
 
 
 def test_mpc_prediction_is_of_the_step_that_follows():
@@ -366,7 +367,10 @@ def test_mpc_raises_on_unknown_names_with_the_nearest(setting, message):
         ({"horizon": 0}, "mpc: horizon must be at least 1"),
         ({"hold": -1}, "mpc: .*hold at least 0"),
         ({"tail": 0.0}, "mpc: .*tail positive"),
-        ({"exploration": {"excitation": {"dither": 2.0}}}, "excitation.dither must be in .0, 1. and resweep in"),
+        (
+            {"exploration": {"excitation": {"kind": "sweeps", "dither": 2.0}}},
+            "excitation.dither must be in .0, 1. and resweep in",
+        ),
         ({"exploration": {"risk": inf}}, "Schedule: start and floor must be finite"),
     ],
 )
@@ -407,7 +411,7 @@ def test_mpc_controls_a_users_own_plant_with_known_actuators():
     env = Valve()
     env.reset(seed=0)
     model = {"target": "delta", "past_outputs": 1, "network": {"hidden": (40,)}}
-    once = {"length": 12, "dither": 0.0, "resweep": 0.0, "degradation": inf}
+    once = {"length": 12, "interval": inf, "degradation": inf}
     exploration = {"risk": 0.0, "excitation": once}
     agent = habnn(env, plant=VALVE, horizon=8, planner={"n_candidates": 40}, exploration=exploration, model=model)
     seen = steps_of(agent, 100)
@@ -453,4 +457,4 @@ def test_preset_merges_nested_settings():
 @pytest.mark.parametrize("excitation", [{"dither": 0.5}, {"resweep": 0.2}, {"degradation": 0.2}])
 def test_mpc_refuses_an_excitation_that_needs_known_actuators(excitation):
     with pytest.raises(ValueError, match="excitation must be only a length where the actuators are not known, got"):
-        point_mass_agent(PointMass(), exploration={"excitation": excitation})
+        point_mass_agent(PointMass(), exploration={"excitation": {"kind": "sweeps", **excitation}})

@@ -23,7 +23,7 @@ def bursts(described=KNOWN, seed=0, **settings):
 
 
 def degraded(degradation):
-    return LossHistory(np.ones(75), best=1.0 - degradation)
+    return LossHistory(np.ones(75), 1.0 - degradation, moments=(75, 1.0, 75.0))  # a spread of one
 
 
 def wave(motion, n):
@@ -55,11 +55,44 @@ def test_unknown_actuators_are_probed_alike():
         np.testing.assert_array_equal(np.abs(np.cumsum(column)).max(), 3)
 
 
-def test_later_bursts_come_at_doubling_intervals():
-    motion = bursts(interval=40, later=0.05, degradation=inf)
-    moved = [n for n in range(400) if not np.array_equal(motion.later(n, CALM, PLANNED), PLANNED)]
-    begins = [n for n in moved if n - 1 not in moved]
-    assert begins == [40, 80, 160, 320]
+def test_unknown_actuators_are_probed_only_at_the_start():
+    assert begins_of(bursts(UNKNOWN), lambda: degraded(1.5)) == []
+
+
+def begins_of(motion, history, n=400):
+    begins = []
+    for k in range(n):
+        before = motion.n_bursts
+        motion.later(k, history(), PLANNED)
+        if motion.n_bursts > before:
+            begins.append(k)
+    return begins
+
+
+def test_later_bursts_come_at_growing_intervals():
+    motion = bursts(interval=40, growth=2.0, later=0.05, degradation=inf)
+    assert begins_of(motion, lambda: CALM) == [40, 80, 160, 320]
+
+
+def test_later_burst_moves_one_actuator_to_either_side_and_leaves_the_others_to_the_planner():
+    motion, turns = bursts(interval=10, growth=1.5, degradation=inf), []
+    for n in range(300):
+        action = motion.later(n, CALM, PLANNED)
+        changed = np.flatnonzero(action != PLANNED)
+        assert len(changed) <= 1
+        if len(changed) and n == motion.began:
+            turns.append(int(changed[0]))
+    assert sorted(turns[:3]) == sorted(turns[3:6]) == [0, 1, 2]  # each one once before any comes again
+    alone = bursts(interval=10, growth=100.0, degradation=inf)
+    path = np.array([alone.later(n, CALM, np.zeros(3)) for n in range(60)]).sum(axis=1).cumsum()
+    assert path.max() == -path.min() > 0  # as far to either side
+    assert path[-1] == 0
+
+
+def test_order_of_later_bursts_prefers_no_actuator():
+    firsts = [bursts(seed=seed)._next_actuator() for seed in range(600)]
+    share = np.bincount(firsts, minlength=3) / 600
+    assert np.abs(share - 1 / 3).max() < 5 * np.sqrt(2 / 9 / 600)
 
 
 def test_later_leaves_the_plan_alone_between_bursts():
@@ -68,21 +101,29 @@ def test_later_leaves_the_plan_alone_between_bursts():
         np.testing.assert_array_equal(motion.later(n, degraded(0.9), PLANNED), PLANNED)
 
 
-def test_bursts_are_wide_after_a_degradation_and_pause_in_between():
-    motion, begins = bursts(interval=inf), []
-    for n in range(400):
-        before = motion.n_bursts
-        motion.later(n, degraded(0.5), PLANNED)
-        if motion.n_bursts > before:
-            begins.append(n)
-            assert motion.quarters == [10, 5, 10]  # half of the range each, ten steps at most
-    assert np.diff(begins).tolist() == [40 + 51] * 3  # a burst, then at least fifty steps of the planner
+def test_recovery_reaches_both_ends_and_pauses_in_between():
+    motion = bursts(interval=inf)
+    assert np.diff(begins_of(motion, lambda: degraded(1.5))).tolist() == [20 + 51] * 4  # then 50 steps of the planner
+    for start in (15.0, 50.0, 85.0):
+        for seed in range(4):
+            again, position, seen = bursts(interval=inf, seed=seed), start, []
+            for n in range(51, 71):
+                position = np.clip(position + 10 * again.later(n, degraded(1.5), PLANNED)[1], 0, 100)
+                seen.append(position)
+            assert min(seen) == 0
+            assert max(seen) == 100
+
+
+def test_probe_does_not_delay_a_recovery():
+    motion = bursts(interval=60, growth=1.1)
+    begins = begins_of(motion, lambda: degraded(1.5), 120)
+    assert begins[0] == 51
 
 
 def test_burst_after_degradation_halves_it():
-    history = degraded(0.4)
+    history = degraded(1.2)
     bursts(interval=inf).later(60, history, PLANNED)
-    assert history.degradation == pytest.approx(0.2)
+    assert history.degradation == pytest.approx(0.6)
 
 
 def test_bursts_continue_from_their_state():
@@ -113,7 +154,8 @@ def test_probing_agent_treats_mirror_images_alike_at_the_start():
         ({"length": -1}, "excitation.length must be a whole number"),
         ({"amplitude": 0.0}, r"excitation.amplitude must be a part of the range in \(0, 0.5\], got 0.0"),
         ({"later": 0.6}, r"excitation.later must be a part of the range"),
-        ({"recovery": float("nan")}, r"excitation.recovery must be a part of the range"),
+        ({"later": float("nan")}, r"excitation.later must be a part of the range"),
+        ({"growth": 1.0}, "growth above 1"),
         ({"interval": 0}, "excitation.interval and degradation must be positive"),
         ({"degradation": float("nan")}, "excitation.interval and degradation must be positive"),
     ],
@@ -124,5 +166,5 @@ def test_probing_raises_on_values_out_of_range(settings, message):
 
 
 def test_exploration_raises_on_an_unknown_kind_of_excitation():
-    with pytest.raises(ValueError, match=r"excitation: kind must be one of sweeps, probing, got 'prob'; did you mean"):
+    with pytest.raises(ValueError, match=r"excitation: kind must be one of probing, sweeps, got 'prob'; did you mean"):
         Exploration.make({"excitation": {"kind": "prob"}})
