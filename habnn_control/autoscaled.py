@@ -186,8 +186,10 @@ class AutoscaledHABNN:
         constant = x.min(axis=0) == x.max(axis=0)
         self._loc = np.where(constant, x[0], x.mean(axis=0))
         self._scale = np.where(constant, 0.0, x.std(axis=0))  # 0: unknown
-        spread = y.std(axis=0)
-        self._target_loc = y.mean(axis=0)
+        self._target_loc, spread = y.mean(axis=0), y.std(axis=0)
+        if self.network.settings.outlier_threshold < np.inf:  # outliers must not set the scale
+            self._target_loc = np.median(y, axis=0)
+            spread = 1.4826 * np.median(np.abs(y - self._target_loc), axis=0)  # the standard deviation of Gaussians
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
     def _complete_scaling(self, x: Array) -> None:

@@ -203,7 +203,7 @@ class HABNNCommittee:
             raise ValueError("HABNNCommittee: predict must follow fit, got no samples yet; call fit.")
         x = np.asarray(inputs, dtype=np.float64)
         pairs = [candidate.predict(x, include_noise) for candidate in self._kept]
-        return self.calibration.apply(*_mixture([weight for _, weight in self.weights], pairs))
+        return self.calibration.apply(*_mixture(np.array([weight for _, weight in self.weights]), pairs))
 
     def _finish(self, kept: list[_Candidate], y: Array) -> None:
         """Weight the candidates by their evidence and calibrate their mixture on the held-out targets y."""
@@ -241,7 +241,7 @@ def _hopeless(deficit: Array) -> bool:
     return total > HOPELESS and total > 3 * float(deficit.std()) * np.sqrt(len(deficit))
 
 
-def _mixture(weights: ArrayLike, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+def _mixture(weights: Array, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Return mean and variance of a mixture of distributions with the given means and variances."""
     locs, variances = np.stack([loc for loc, _ in pairs]), np.stack([variance for _, variance in pairs])
     mean = np.tensordot(weights, locs, axes=1)

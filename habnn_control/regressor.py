@@ -77,8 +77,8 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         first = not hasattr(self, "model_")
         inputs, targets = self._validated(X, y, reset=first)
         if first:
-            settings = {"hidden": self.hidden, "seed": self.random_state}
-            self.model_ = AutoscaledHABNN(inputs.shape[1], targets.shape[1], **settings)
+            shape = inputs.shape[1], targets.shape[1]
+            self.model_ = AutoscaledHABNN(*shape, hidden=self.hidden, seed=self.random_state)
         self.model_.partial_fit(inputs, targets)
         return self
 

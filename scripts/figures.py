@@ -1,11 +1,13 @@
-"""Make the pictures of the README that no study makes: an episode of the plant, and a regression with its bands."""
+"""Make the pictures that no study makes: an episode of the plant, a regression with its bands, the network's uses."""
 
 import math
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import _network_figures
 import gymnasium as gym
 import numpy as np
 from matplotlib.figure import Figure
@@ -23,15 +25,18 @@ class Config:
     """Settings of the pictures."""
 
     out: str = flag("docs", "folder for the pictures")
+    only: tuple[str, ...] = flag((), "names of pictures; without it, all")
     seed: int = flag(1000, "seed of the plant and of the data")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pictures and print where they are."""
     config = parse(Config, __doc__, arguments)
-    for name, make in (("episode.png", episode), ("regression.png", regression)):
-        path = Path(config.out) / name
-        make(path, config.seed)
+    makers = {"episode": episode, "regression": regression}
+    makers |= {name: partial(_network_figures.write, name) for name in _network_figures.PICTURES}
+    for name in config.only or makers:
+        path = Path(config.out) / f"{name}.png"
+        makers[name](path, config.seed)
         print(path)
     return 0
 
