@@ -64,9 +64,9 @@ def many_weights(figure: Figure, seed: int) -> None:
     for covariance, colour in (("full", _BLUE), ("diagonal", _ORANGE)):
         results = [_timed(covariance, width, x, y) for width in widths]
         for axes, values in zip((time_axes, error_axes), zip(*results, strict=True), strict=True):
-            axes.loglog(widths, values, "o-", color=colour, label=covariance)
-    time_axes.set(title="microseconds per sample", xlabel="hidden units")
-    error_axes.set(title="RMSE after one pass over 400 samples", xlabel="hidden units")
+            axes.plot(widths, values, "o-", color=colour, label=covariance)
+    time_axes.set(title="microseconds per sample", xlabel="hidden units", ylim=(0, None))
+    error_axes.set(title="RMSE after one pass over 400 samples", xlabel="hidden units", ylim=(0, None))
     time_axes.legend(frameon=False)
 
 

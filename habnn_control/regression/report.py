@@ -25,7 +25,8 @@ def write_report(folder: str | Path) -> str:
     write_csv(relative, folder / "relative.csv")
     write_csv(per_sample, folder / "times.csv")
     sections = _sections(summary, relative, per_sample)
-    if RECOMMENDED in set(summary["method"]):
+    protocol = json.loads((folder / "config.json").read_text()).get("protocol", "one-pass")
+    if RECOMMENDED in set(summary["method"]) and protocol == "one-pass":
         table = bars(summary, per_sample)
         write_csv(table, folder / "bars.csv")
         sections[f"Bars for {RECOMMENDED}"] = _bars_text(table)
@@ -36,8 +37,7 @@ def write_report(folder: str | Path) -> str:
     for name, figure in drawn.items():
         for kind in ("png", "svg"):
             save_figure(figure, folder / f"{name}.{kind}")
-    config = json.loads((folder / "config.json").read_text())
-    write_page(folder, config.get("protocol", "one-pass"), summary, timings, drawn)
+    write_page(folder, protocol, summary, timings, drawn)
     return text
 
 
