@@ -40,7 +40,8 @@ def one_pass(figure: Figure, seed: int) -> None:
 def passes(figure: Figure, seed: int) -> None:
     """Draw one pass, tempered passes and the committee on the same 100 samples."""
     x, y = samples(100, seed)
-    models = (AutoscaledHABNN(1), AutoscaledHABNN(1, passes=100), HABNNCommittee(1))
+    models: list[AutoscaledHABNN | HABNNCommittee] = [AutoscaledHABNN(1), AutoscaledHABNN(1, passes=100)]
+    models.append(HABNNCommittee(1))
     titles = ("AutoscaledHABNN, one pass", "100 tempered passes", "HABNNCommittee = HABNNRegressor()")
     for axes, model, title in zip(_row(figure, 3), models, titles, strict=True):
         _draw(axes, model.fit(x, y), x, y, title)

@@ -2,12 +2,13 @@
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import _network_figures
 import gymnasium as gym
 import numpy as np
 from matplotlib.figure import Figure
@@ -32,8 +33,9 @@ class Config:
 def main(arguments: list[str] | None = None) -> int:
     """Write the pictures and print where they are."""
     config = parse(Config, __doc__, arguments)
-    makers = {"episode": episode, "regression": regression}
-    makers |= {name: partial(_network_figures.write, name) for name in _network_figures.PICTURES}
+    network = import_module("_network_figures")  # beside this script
+    makers: dict[str, Callable[[Path, int], None]] = {"episode": episode, "regression": regression}
+    makers |= {name: partial(network.write, name) for name in network.PICTURES}
     for name in config.only or makers:
         path = Path(config.out) / f"{name}.png"
         makers[name](path, config.seed)
