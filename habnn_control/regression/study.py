@@ -48,17 +48,17 @@ class RegressionStudy(Study):
     protocol: str = "one-pass"
 
     def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(
+                f"uci: protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}; "
+                f"{nearest(self.protocol, PROTOCOLS)}"
+            )
         for name in ("methods", "datasets", "checksums", "blocks"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self.check_distinct(methods=self.methods, datasets=self.datasets, blocks=self.blocks)
         self.check_counts(runs=1, seed=0, max_rows=0)
         for name in self.methods:
             methods.check(name)
-        if self.protocol not in PROTOCOLS:
-            raise ValueError(
-                f"uci: protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}; "
-                f"{nearest(self.protocol, PROTOCOLS)}"
-            )
 
     def tasks(self) -> list[Task]:
         """Return all tasks in canonical order: by method, data set, block and run."""
