@@ -9,8 +9,14 @@ from typing import Any
 Settings = dict[str, Any]
 
 # The paper's description of its agent; the paper leaves open the planner, the noise (fixed here) and the risk weight.
+# One-step uncertainty sampling, of ten random actions the one of greatest uncertainty, is the reading whose losses come
+# nearest to the printed ones (docs/paper.md).
 PAPER: Settings = {
     "actuators": "learned",
+    "horizon": 1,
+    "hold": 0,
+    "tail": 1.0,
+    "planner": {"n_iterations": 1, "n_candidates": 10},
     "model": {
         "offset_time": inf,
         "history": 0,
@@ -28,7 +34,7 @@ PAPER: Settings = {
             "noise_weight": inf,
         },
     },
-    "exploration": {"risk": -1.0, "excitation": {"length": 0, "degradation": inf}},
+    "exploration": {"risk": -100.0, "excitation": {"length": 0, "degradation": inf}},
 }
 
 # The default before probing: sweeps whose widths, first direction and roles of the actuators were chosen by hand for

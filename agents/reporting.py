@@ -48,6 +48,13 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
     recorded = list(losses.columns)[list(losses.columns).index("loss") + 1 :]
     panels = _panels(configs[0], recorded)
     remarks = _remarks(configs, int(losses["timestep"].max()))
+    steps = sorted({config["pretrain_steps"] for config in configs if config.get("evaluate")})
+    if steps:
+        count = " or ".join(map(str, steps))
+        remarks.append(
+            f"Protocol: agents of Stable-Baselines3 learned for {count} steps; the run shown is a fresh one in which "
+            "they no longer learn (--evaluate)."
+        )
     if ids != [BENCHMARK]:
         return Presentation(
             title=f"Agents on {', '.join(ids)}",

@@ -120,7 +120,8 @@ def play(task: Task, tensorboard: str | None = None) -> Outcome:
     task : Task
         Its `pretrain_steps` come before the measured run, in an environment with another seed: as ordinary training for
         agents that train in episodes, as a log of a wandering policy for agents that can learn from logged steps. Other
-        agents go without.
+        agents go without. With `evaluate`, agents that train in episodes play the measured run with `predict`, as
+        stochastic as they are, and learn nothing in it.
     tensorboard : str, optional
         Folder for TensorBoard logs, one subfolder per run.
 
@@ -138,7 +139,10 @@ def play(task: Task, tensorboard: str | None = None) -> Outcome:
         if task["pretrain_steps"]:
             _pretrain(agent, task, env, log and log / "pretraining")
         before = perf_counter()
-        agent.learn(task["steps"], tensorboard=log)
+        if task["evaluate"] and agent.trains_in_episodes:
+            _evaluate(agent, env, task["steps"])
+        else:
+            agent.learn(task["steps"], tensorboard=log)
         decision_seconds = perf_counter() - before - env.env_seconds
     columns = env.columns()
     if len(columns["loss"]) != task["steps"]:
@@ -175,6 +179,16 @@ def _pretrain(agent: Agent, task: Task, env: Recorder, log: Path | None) -> None
         agent.set_env(env)
     elif agent.can_pretrain():
         agent.pretrain(logged_steps(task))
+
+
+def _evaluate(agent: Agent, env: Recorder, n_steps: int) -> None:
+    """Play steps with `agent.predict` and without learning; a finished episode is followed by a new one."""
+    observation, _ = env.reset()
+    for _ in range(n_steps):
+        action, _ = agent.predict(observation, deterministic=False)
+        observation, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            observation, _ = env.reset()
 
 
 def _behaviour(env: gym.Env[Any, Any], seed: int) -> Agent:

@@ -45,6 +45,8 @@ class ControlStudy(Study):
         Modules to import first, which may register agents and environments.
     mirrored : bool
         On the Industrial Benchmark: run r meets the mirror image r mod 8 of `envs.IMAGES`.
+    evaluate : bool
+        Whether agents that train in episodes stop learning before the measured run; see `agents.runner.play`.
     """
 
     name = "comparison"
@@ -62,6 +64,7 @@ class ControlStudy(Study):
     agent_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plugins: Sequence[str] = ()
     mirrored: bool = False
+    evaluate: bool = False
 
     def __post_init__(self) -> None:
         plain: Any = {name: _plain(name, getattr(self, name)) for name in ("arguments", "agent_settings")}
@@ -75,6 +78,10 @@ class ControlStudy(Study):
                     f"ControlStudy: arguments must not be called {', '.join(_RESERVED)}, got {name!r}; results have "
                     "columns with these names."
                 )
+        if self.evaluate and self.pretrain_steps == 0:
+            raise ValueError(
+                "ControlStudy: evaluate must follow training, got pretrain_steps 0; pass the steps to train before."
+            )
         if self.mirrored and (self.env != BENCHMARK or "mirror" in self.arguments):
             raise ValueError(
                 f"ControlStudy: mirrored must go with {BENCHMARK} and without a mirror of its own, got {self.env} and "
@@ -106,6 +113,7 @@ class ControlStudy(Study):
             "steps": self.steps,
             "pretrain_steps": self.pretrain_steps,
             "plugins": list(self.plugins),
+            "evaluate": self.evaluate,
         }
 
         def settings(levels: Mapping[str, Any], run: int) -> dict[str, Any]:

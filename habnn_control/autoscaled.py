@@ -25,6 +25,23 @@ RECOMMENDED: dict[str, Any] = {
 }
 
 
+_EFFECT_ROWS = 300  # samples over which the effect of an input is averaged
+_SMALLEST_EFFECT = 0.03  # so that an input that seems not to matter can still be found to matter
+
+
+def relative_effects(network: HABNN, x: Array, step: float = 0.1) -> Array:
+    """Return the effect of each input on the predicted means, relative to the quadratic mean over the inputs.
+
+    The effect is the quadratic mean over samples and outputs of a central difference; shape (n_inputs,).
+    """
+    effects = np.empty(x.shape[1])
+    for column, shift in enumerate(step * np.eye(x.shape[1])):
+        difference = network.predict(x + shift).loc - network.predict(x - shift).loc
+        effects[column] = np.sqrt(np.mean(difference**2))
+    size = np.sqrt(np.mean(effects**2))
+    return np.maximum(effects / size, _SMALLEST_EFFECT) if size > 0 else np.ones_like(effects)
+
+
 class AutoscaledHABNN:
     """Regression on raw data with a HABNN, in closed form, without a separate scaling step.
 
@@ -50,22 +67,35 @@ class AutoscaledHABNN:
     passes : int
         Number of passes over the samples of each call: one in the given order, or tempered passes as in `HABNN.fit`.
         With several passes, all samples of the call that ends the warm-up determine the scaling; 100 are recommended.
+    relevance : int
+        Number of refits after the first tempered passes. Before each, every standardised input is multiplied by its
+        relative effect on the prediction, so that the prior lets the network depend less on inputs that do not matter.
     **settings
         Parameters of `HABNN`, for standardised inputs and targets. They override the recommended ones: full
         covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean; with several
         passes those of `HABNN.offline`. `seed` also determines the orders of the passes.
     """
 
-    def __init__(self, n_inputs: int, n_outputs: int = 1, warmup: int = 100, passes: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int = 1,
+        warmup: int = 100,
+        passes: int = 1,
+        relevance: int = 0,
+        **settings: Any,
+    ) -> None:
         if not (isinstance(warmup, int) and warmup >= 2):
             raise ValueError(
                 f"AutoscaledHABNN: warmup must be an integer of at least 2, got {warmup!r}; "
                 "a standard deviation needs two samples."
             )
-        self._given = {"n_inputs": n_inputs, "n_outputs": n_outputs, "warmup": warmup, "passes": passes, **settings}
-        self.warmup, self.passes = warmup, whole("passes", passes, 1)
+        shape = {"n_inputs": n_inputs, "n_outputs": n_outputs}
+        self._given = {**shape, "warmup": warmup, "passes": passes, "relevance": relevance, **settings}
+        self.warmup, self.passes, self.relevance = warmup, whole("passes", passes, 1), whole("relevance", relevance, 0)
         self.network = HABNN(n_inputs, n_outputs, **{**(RECOMMENDED if passes == 1 else OFFLINE), **settings})
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
+        self._gain = np.ones(n_inputs)  # of the standardised inputs
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
         self._count, self._mean, self._square = 0, np.zeros(n_outputs), np.zeros(n_outputs)  # of the targets
 
@@ -114,8 +144,7 @@ class AutoscaledHABNN:
         self._complete_scaling(x)
         before = self.network.n_samples
         try:
-            standardised = self._standardised(x), (y - self._target_loc) / self._target_scale
-            self.network.fit(*standardised, self.passes, self.network.settings.seed, progress_bar)
+            self._learn(x, (y - self._target_loc) / self._target_scale, progress_bar)
         except KeyboardInterrupt:
             if self.network.n_samples > before:
                 self._finish(x, y)
@@ -123,16 +152,27 @@ class AutoscaledHABNN:
         self._finish(x, y)
         return self
 
-    def predict(self, inputs: ArrayLike) -> StudentT:
+    def _learn(self, x: Array, targets: Array, progress_bar: bool) -> None:
+        """Fit the network to raw inputs and standardised targets; at first, refit it with relevance gains."""
+        passes, seed, first = self.passes, self.network.settings.seed, self.network.n_samples == 0
+        self.network.fit(self._standardised(x), targets, passes, seed, progress_bar)
+        for _ in range(self.relevance if first and passes > 1 and len(x) > 0 else 0):
+            gain = self._gain * relative_effects(self.network, self._standardised(x[:_EFFECT_ROWS]))
+            gain /= np.sqrt(np.mean(gain**2))
+            network = HABNN(**self.network.settings.as_dict())
+            network.fit(self._standardised(x) / self._gain * gain, targets, passes, seed, progress_bar)
+            self.network, self._gain = network, gain
+
+    def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
 
-        The observation noise is included. During the warm-up the prediction is that of a model whose warm-up ends with
-        the samples stored so far.
+        The observation noise is included unless `include_noise` is False. During the warm-up the prediction is that of
+        a model whose warm-up ends with the samples stored so far.
         """
         if self._kept is not None:
-            return self._finish_warmup_early().predict(inputs)
+            return self._finish_warmup_early().predict(inputs, include_noise)
         x = np.asarray(inputs, dtype=np.float64)
-        inside = self.network.predict(self._standardised(x))
+        inside = self.network.predict(self._standardised(x), include_noise)
         weight = self._network_weight(x)
         mean, variance = self._mean, self._square / self._count
         loc = self._target_loc + self._target_scale * inside.loc
@@ -146,8 +186,10 @@ class AutoscaledHABNN:
         constant = x.min(axis=0) == x.max(axis=0)
         self._loc = np.where(constant, x[0], x.mean(axis=0))
         self._scale = np.where(constant, 0.0, x.std(axis=0))  # 0: unknown
-        spread = y.std(axis=0)
-        self._target_loc = y.mean(axis=0)
+        self._target_loc, spread = y.mean(axis=0), y.std(axis=0)
+        if self.network.settings.outlier_threshold < np.inf:  # outliers must not set the scale
+            self._target_loc = np.median(y, axis=0)
+            spread = 1.4826 * np.median(np.abs(y - self._target_loc), axis=0)  # the standard deviation of Gaussians
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
     def _complete_scaling(self, x: Array) -> None:
@@ -161,9 +203,9 @@ class AutoscaledHABNN:
                 self._scale[column] = change[change > 0][0]
 
     def _standardised(self, x: Array) -> Array:
-        """Return the standardised inputs (n, n_inputs); an input of unknown scale is 0."""
+        """Return the standardised inputs (n, n_inputs) times their gains; an input of unknown scale is 0."""
         known = self._scale > 0
-        return np.where(known, x - self._loc, 0.0) / np.where(known, self._scale, 1.0)
+        return self._gain * (np.where(known, x - self._loc, 0.0) / np.where(known, self._scale, 1.0))
 
     def _network_weight(self, x: Array) -> Array:
         """Return the weight w of the network in the prediction (see the class) for each row, shape (n, 1)."""

@@ -1,6 +1,6 @@
 """HABNN as a scikit-learn estimator."""
 
-from math import inf
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,106 +8,90 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from habnn_control.network import HABNN
+from habnn_control.autoscaled import AutoscaledHABNN
+from habnn_control.committee import HABNNCommittee
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
 
 class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    """Regression with a Hierarchical Approximate Bayesian Neural Network, in closed form.
+    """Regression with Hierarchical Approximate Bayesian Neural Networks, in closed form; raw data, nothing to scale.
 
-    The estimator works in a Pipeline and in GridSearchCV. Scale inputs and targets to order one (StandardScaler and
-    TransformedTargetRegressor), or adapt `scale` and `noise_variance` to the scale of the data.
+    `fit` learns a data set with a `HABNNCommittee`: networks of several priors, from a linear model to a flexible one,
+    weighted and calibrated by held-out samples. `partial_fit` without `fit` learns a stream in one pass, with an
+    `AutoscaledHABNN`; after `fit` it continues with all networks of the committee.
 
     Parameters
     ----------
-    hidden, dof, scale, covariance, noise_variance, prior_std, output_prior_std, output_scale, activation, slope, fan, \
-    drift, max_dof, noise_weight, temperature, outlier_threshold, output_distance
-        Parameters of `HABNN`. The defaults differ: full covariance, noise variance learned online, and a prior that
-        predicts 0.
-    passes : int
-        Number of passes over the samples of each call: one in the given order, or tempered passes as in `HABNN.fit`.
-        `HABNNRegressor(passes=100, **OFFLINE)`, with `OFFLINE` of `habnn_control.network`, is the recommended model
-        for standardised data.
+    hidden : sequence of int
+        Widths of the hidden layers.
+    candidates : sequence of dict, optional
+        Settings to choose from, with the parameters of `HABNN`; for example `[{"temperature": 0.1}]` for one setting.
+        None: the recommended ones, `habnn_control.committee.CANDIDATES`.
+    folds : int
+        Number of folds, and of networks per setting.
+    passes : int, optional
+        Number of tempered passes of `fit`. None: 20 to 100, fewer for more samples.
     random_state : int
-        Seed of the prior locations and of the orders of tempered passes.
+        Seed of the folds, the prior locations and the orders of the passes.
 
     Attributes
     ----------
-    network_ : HABNN
-        The fitted network.
+    model_ : HABNNCommittee or AutoscaledHABNN
+        The fitted model.
     n_features_in_, feature_names_in_
         Number and names of the features seen by `fit`, as in every scikit-learn estimator.
     """
 
     def __init__(
         self,
-        hidden: tuple[int, ...] = (50,),
-        dof: float = 12.0,
-        scale: float = 0.01,
-        covariance: str = "full",
-        noise_variance: float = 0.1,
-        *,
-        prior_std: float = 1.0,
-        output_prior_std: float | None = 0.0,
-        output_scale: float | None = 1.0,
-        activation: str = "relu",
-        slope: float = 0.01,
-        fan: str = "in",
-        drift: float = 0.0,
-        max_dof: float = inf,
-        noise_weight: float = 10.0,
-        temperature: float = 1.0,
-        outlier_threshold: float = inf,
-        output_distance: str = "pre_activation",
-        passes: int = 1,
+        hidden: Sequence[int] = (50,),
+        candidates: Sequence[Mapping[str, Any]] | None = None,
+        folds: int = 5,
+        passes: int | None = None,
         random_state: int = 0,
     ) -> None:
         self.hidden = hidden
-        self.dof = dof
-        self.scale = scale
-        self.covariance = covariance
-        self.noise_variance = noise_variance
-        self.prior_std = prior_std
-        self.output_prior_std = output_prior_std
-        self.output_scale = output_scale
-        self.activation = activation
-        self.slope = slope
-        self.fan = fan
-        self.drift = drift
-        self.max_dof = max_dof
-        self.noise_weight = noise_weight
-        self.temperature = temperature
-        self.outlier_threshold = outlier_threshold
-        self.output_distance = output_distance
+        self.candidates = candidates
+        self.folds = folds
         self.passes = passes
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Make a new network, learn from the samples in `passes` passes, and return the estimator."""
-        return self._learn(X, y, reset=True)
+        """Forget all earlier samples, learn from the given ones, at least two, and return the estimator."""
+        inputs, targets = self._validated(X, y, reset=True, ensure_min_samples=2)
+        self.model_: HABNNCommittee | AutoscaledHABNN = HABNNCommittee(
+            inputs.shape[1],
+            targets.shape[1],
+            hidden=self.hidden,
+            candidates=self.candidates,
+            folds=self.folds,
+            passes=self.passes,
+            seed=self.random_state,
+        ).fit(inputs, targets)
+        return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Continue learning from the samples, in `passes` passes, and return the estimator.
+        """Continue with the given samples and return the estimator; without `fit`, learn a stream in one pass."""
+        first = not hasattr(self, "model_")
+        inputs, targets = self._validated(X, y, reset=first)
+        if first:
+            shape = inputs.shape[1], targets.shape[1]
+            self.model_ = AutoscaledHABNN(*shape, hidden=self.hidden, seed=self.random_state)
+        self.model_.partial_fit(inputs, targets)
+        return self
 
-        The first call makes the network.
-        """
-        return self._learn(X, y, reset=not hasattr(self, "network_"))
-
-    def _learn(self, X: ArrayLike, y: ArrayLike, reset: bool) -> Self:
-        """Validate the samples and learn from them, with a new network if `reset`."""
+    def _validated(self, X: ArrayLike, y: ArrayLike, reset: bool, **options: Any) -> tuple[Array, Array]:
+        """Return inputs (n, n_inputs) and targets (n, n_outputs), or raise."""
         inputs: Array
         targets: Array
-        inputs, targets = validate_data(self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True)
-        flat, targets = targets.ndim == 1, targets.reshape(len(targets), -1)
+        inputs, targets = validate_data(
+            self, X, y, reset=reset, dtype=np.float64, multi_output=True, y_numeric=True, **options
+        )
         if reset:
-            settings = self.get_params(deep=False)
-            del settings["passes"]
-            self.network_ = HABNN(inputs.shape[1], targets.shape[1], seed=settings.pop("random_state"), **settings)
-            self._flat = flat
-        self.network_.fit(inputs, targets, self.passes, self.random_state)
-        return self
+            self._flat = targets.ndim == 1
+        return inputs, targets.reshape(len(targets), -1)
 
     def predict_dist(self, X: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of X.
@@ -117,7 +101,7 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         """
         check_is_fitted(self)
         inputs = validate_data(self, X, reset=False, dtype=np.float64)
-        prediction = self.network_.predict(inputs, include_noise=include_noise)
+        prediction = self.model_.predict(inputs, include_noise)
         if self._flat:
             return StudentT(prediction.loc[:, 0], prediction.scale_sq[:, 0], prediction.dof)
         return prediction

@@ -48,6 +48,11 @@ class Config:
         0,
         "steps before the measured run: of training for SB3 agents, of the log of a wandering policy for HABNN agents",
     )
+    evaluate: bool = flag(
+        False,
+        "SB3 agents stop learning after PRETRAIN_STEPS and play the measured run with predict; with --pretrain-steps "
+        "100 this gives the levels that the HABNN paper prints for them",
+    )
     agent_settings: str = flag(
         "", 'settings of agents as a JSON object by agent, such as \'{"habnn": {"horizon": 20}}\''
     )
@@ -120,6 +125,7 @@ def resolve(config: Config) -> ControlStudy:
         agent_settings=read_agent_settings(config.agent_settings),
         plugins=config.plugin,
         mirrored=config.mirrored,
+        evaluate=config.evaluate,
     )
     study.check()
     return study

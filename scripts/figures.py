@@ -1,8 +1,11 @@
-"""Make the pictures of the README that no study makes: an episode of the plant, and a regression with its bands."""
+"""Make the pictures that no study makes: an episode of the plant, a regression with its bands, the network's uses."""
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +26,19 @@ class Config:
     """Settings of the pictures."""
 
     out: str = flag("docs", "folder for the pictures")
+    only: tuple[str, ...] = flag((), "names of pictures; without it, all")
     seed: int = flag(1000, "seed of the plant and of the data")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the pictures and print where they are."""
     config = parse(Config, __doc__, arguments)
-    for name, make in (("episode.png", episode), ("regression.png", regression)):
-        path = Path(config.out) / name
-        make(path, config.seed)
+    network = import_module("_network_figures")  # beside this script
+    makers: dict[str, Callable[[Path, int], None]] = {"episode": episode, "regression": regression}
+    makers |= {name: partial(network.write, name) for name in network.PICTURES}
+    for name in config.only or makers:
+        path = Path(config.out) / f"{name}.png"
+        makers[name](path, config.seed)
         print(path)
     return 0
 

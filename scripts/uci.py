@@ -1,8 +1,8 @@
-"""The HABNN paper's regression study: six UCI sets, eleven methods, in and out of distribution.
+"""Regression studies on six UCI sets: the HABNN paper's (the default), to the end, with outliers, gaps and tails.
 
-Every method learns from 90 % of a set in one epoch (SVI 250, NUTS 100 draws) and predicts the rest: as it is, and with
-its inputs times 0.1, times 2 and plus three standard deviations. Run r of all methods has the same split. Finished runs
-are kept: after an interruption, the same command goes on where it stopped.
+In the paper's study every method learns from 90 % of a set in one epoch (SVI 250, NUTS 100 draws) and predicts the
+rest: as it is, and with its inputs times 0.1, times 2 and plus three standard deviations. Run r of all methods has the
+same split. Finished runs are kept: after an interruption, the same command goes on where it stopped.
 """
 
 import sys
@@ -14,9 +14,9 @@ from habnn_control.experiments.engine import claim, describe
 from habnn_control.experiments.provenance import write_meta
 from habnn_control.regression import sensitivity
 from habnn_control.regression import study as studies
-from habnn_control.regression.data import SOURCES, locate, read, sha256
+from habnn_control.regression.data import BUILT_IN, SOURCES, locate, read, sha256
 from habnn_control.regression.methods import METHODS
-from habnn_control.regression.protocol import BLOCKS
+from habnn_control.regression.protocol import BLOCKS, DEFAULT_METHODS, PROTOCOLS
 from habnn_control.regression.report import write_report
 from habnn_control.support.command_line import command, fail, flag, parse
 
@@ -25,13 +25,18 @@ from habnn_control.support.command_line import command, fail, flag, parse
 class Config:
     """Settings of a regression study."""
 
+    protocol: str = flag("one-pass", f"one of {', '.join(PROTOCOLS)}; see habnn_control/regression/protocol.py")
     methods: tuple[str, ...] = flag(
-        tuple(METHODS), f"any of {', '.join(METHODS)}; a HABNN also with other settings, as in habnn:scale=0.1,layers=2"
+        (),
+        f"any of {', '.join(METHODS)}, some with other settings, as in habnn:scale=0.1,layers=2 or pbp:epochs=40; "
+        "without it, those of the protocol",
     )
-    datasets: tuple[str, ...] = flag(tuple(SOURCES), "names of data sets")
+    datasets: tuple[str, ...] = flag(tuple(SOURCES), f"names of data sets; of scikit-learn also {', '.join(BUILT_IN)}")
     dataset_file: tuple[str, ...] = flag((), "CSV files of your own, target last; alone unless --datasets is given")
     data_dir: str = flag("", "folder with DATASET.csv; without it, sets are downloaded once from OpenML")
-    blocks: tuple[str, ...] = flag(BLOCKS, "raw (nothing normalised, as in the paper) and z-scored")
+    blocks: tuple[str, ...] = flag(
+        (), "raw (nothing normalised, as in the paper) and z-scored; without it both, in new protocols z-scored only"
+    )
     runs: int = flag(20, "splits of each set")
     seed: int = flag(0, "run r has the split seed SEED + r")
     max_rows: int = flag(0, "rows used of each set; 0 means all")
@@ -80,7 +85,9 @@ def resolve(config: Config) -> tuple[studies.RegressionStudy, dict[str, Path]]:
     for path in files.values():
         read(path)
     checksums = tuple(sha256(path) for path in files.values())
-    names, blocks, runs, rows = config.methods, config.blocks, config.runs, config.max_rows
+    runs, rows = config.runs, config.max_rows
+    names = config.methods or DEFAULT_METHODS.get(config.protocol, ())
+    blocks = config.blocks or (BLOCKS if config.protocol == "one-pass" else ("z-scored",))
     if config.sensitivity:
         names, blocks = sensitivity.VARIANTS, ("raw",)
     if config.smoke:
@@ -88,7 +95,9 @@ def resolve(config: Config) -> tuple[studies.RegressionStudy, dict[str, Path]]:
     for block in blocks:
         if block not in BLOCKS:
             raise ValueError(f"uci: blocks must be of {', '.join(BLOCKS)}, got {block!r}; choose these.")
-    return studies.RegressionStudy(names, tuple(files), checksums, blocks, runs, config.seed, rows), files
+    return studies.RegressionStudy(
+        names, tuple(files), checksums, blocks, runs, config.seed, rows, config.protocol
+    ), files
 
 
 def _located(config: Config) -> dict[str, Path]:

@@ -1,14 +1,10 @@
 """The report of a study: tables, figures and one self-contained page, made from results folders alone."""
 
-import base64
-import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -16,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from habnn_control.experiments import page
 from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import (
     NARROW,
@@ -39,23 +36,6 @@ from habnn_control.experiments.summary import (
     value_text,
 )
 from habnn_control.support.files import atomic_write
-
-_STYLE = """
-:root { color-scheme: light dark; --line: #8885; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 72rem; }
-h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
-figcaption, .caption { font-size: .9rem; margin: 1.5rem 0 .3rem; } figcaption { margin-top: .3rem; }
-.scroll { overflow-x: auto; background:  /* a shadow at the right edge while columns are hidden there */
-  linear-gradient(to left, Canvas 50%, transparent) right / 3rem 100% no-repeat local,
-  linear-gradient(to left, #8887, transparent) right / 1rem 100% no-repeat; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
-thead th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; white-space: nowrap;
-  position: sticky; left: 0; background: Canvas; }
-@media (max-width: 600px) { th, td { padding: .25rem .4rem; } }
-pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
-"""
 
 
 @dataclass(frozen=True)
@@ -127,11 +107,11 @@ def write_report(
         wide, narrow = draw(WIDE), draw(NARROW)
         for suffix in (".png", ".svg"):
             save_figure(wide, target / f"{name}{suffix}")
-        pictures.append(_figure((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"), caption))
-    page = target / "report.html"
-    with atomic_write(page) as file:
+        pictures.append(page.figure((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"), caption))
+    path = target / "report.html"
+    with atomic_write(path) as file:
         file.write(_page(folders, shown, _notes(losses, shown), summary, comparisons, pictures).encode())
-    return summary, page
+    return summary, path
 
 
 def _combined(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -183,24 +163,17 @@ def _page(
     last = str(summary["window"].iloc[-1])
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
     panels = f"<h2>{escape(shown.panels_title)}</h2>\n{''.join(pictures[1:])}\n" if pictures[1:] else ""
-    return f"""<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(shown.title)}</title><style>{_STYLE}</style></head>
-<body><main>
-<h1>{escape(shown.title)}</h1>
-<p>{escape(shown.introduction)}</p>
+    body = f"""<p>{escape(shown.introduction)}</p>
 {pictures[0]}
 <h2>Who wins</h2>
-{_table(headline(summary), f"Mean loss of a run{_where(summary)} with 95 % stratified-bootstrap intervals.")}
-{_table(_matrix(comparisons, last), f"Probability that a run of the row beats one of the column, steps {last}.")}
+{page.table(headline(summary), f"Mean loss of a run{_where(summary)} with 95 % stratified-bootstrap intervals.")}
+{page.table(_matrix(comparisons, last), f"Probability that a run of the row beats one of the column, steps {last}.")}
 <h2>How to read it</h2><ul>{items}</ul>
 {panels}<h2>All windows and conditions</h2>
-<details><summary>Show the table</summary>{_table(_rounded(summary), "As in summary.csv.")}</details>
+<details><summary>Show the table</summary>{page.table(_rounded(summary), "As in summary.csv.")}</details>
 <h2>Settings</h2>
-{"".join(_settings(Path(folder)) for folder in folders)}
-</main></body></html>
-"""
+{"".join(page.settings(Path(folder)) for folder in folders)}"""
+    return page.shell(shown.title, body)
 
 
 def _where(summary: pd.DataFrame) -> str:
@@ -224,36 +197,6 @@ def _notes(losses: pd.DataFrame, shown: Presentation) -> list[str]:
     return notes
 
 
-def _figure(wide: bytes, narrow: bytes, text: str) -> str:
-    """Return a figure that shows its narrow form on a narrow screen, where the wide form would be too small."""
-    return (
-        f'<figure><picture><source media="(max-width: 600px)" srcset="{_data_uri(narrow)}">'
-        f'<img src="{_data_uri(wide)}" alt="{escape(text)}"></picture><figcaption>{escape(text)}</figcaption></figure>'
-    )
-
-
-def _data_uri(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-
-
-def _table(table: pd.DataFrame, caption: str) -> str:
-    head = "".join(f'<th scope="col">{_breakable(str(name))}</th>' for name in table.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_breakable(str(value))}</td>" for value in row) + "</tr>"
-        for row in table.itertuples(index=False)
-    )
-    return (
-        f'<p class="caption">{escape(caption)}</p><div class="scroll" tabindex="0"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
-
-
-def _breakable(text: str) -> str:
-    """Escape the text of a cell so that a narrow column breaks it after _ and /, but within no interval or window."""
-    text = escape(text).replace("_", "_<wbr>").replace("/", "/<wbr>").replace(", ", ",&nbsp;")
-    return re.sub(r"(\d-)(?=\d)", r"\1&NoBreak;", text)
-
-
 def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
     if comparisons.empty:
         return pd.DataFrame({"agent": []})
@@ -268,13 +211,3 @@ def _matrix(comparisons: pd.DataFrame, window: str) -> pd.DataFrame:
 def _rounded(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table with four digits per number, and empty cells for NaN."""
     return table.map(lambda value: f"{value:z.4g}" if isinstance(value, float) else value).replace("nan", "")
-
-
-def _settings(folder: Path) -> str:
-    config = (folder / "config.json").read_text()
-    meta: dict[str, Any] = json.loads(path.read_text()) if (path := folder / "meta.json").exists() else {}
-    call = f"<p>Command</p><pre>{escape(meta['command'])}</pre>" if meta else ""
-    return (
-        f"<h3>{escape(str(folder))}</h3>{call}<details><summary>Study, versions and machine</summary>"
-        f"<pre>{escape(config)}</pre><pre>{escape(json.dumps(meta, indent=2))}</pre></details>"
-    )

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,11 +35,23 @@ SOURCES = {
 }
 
 
+# Sets that scikit-learn brings or generates: the function and its arguments.
+BUILT_IN: dict[str, tuple[str, dict[str, Any]]] = {
+    "diabetes": ("load_diabetes", {}),
+    "friedman1": ("make_friedman1", {"n_samples": 500, "noise": 1.0, "random_state": 0}),
+    "friedman2": ("make_friedman2", {"n_samples": 500, "noise": 125.0, "random_state": 0}),
+}
+
+
 def locate(name: str, data_dir: str | Path | None = None) -> Path:
     """Return the CSV file of a data set: in `data_dir` if given, else in the cache, downloaded if missing.
 
+    The sets in BUILT_IN come from scikit-learn, whatever `data_dir` is.
+
     The cache is $XDG_CACHE_HOME/habnn_control (or ~/.cache/habnn_control); each file lies beside its SHA-256.
     """
+    if name in BUILT_IN:
+        return _built_in(name)
     if data_dir:
         path = Path(data_dir) / f"{name}.csv"
         if not path.is_file():
@@ -90,6 +102,18 @@ def _numeric(line: str) -> bool:
 def cache_folder() -> Path:
     """Return the folder for downloaded data sets."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "habnn_control"
+
+
+def _built_in(name: str) -> Path:
+    """Write a set of scikit-learn to the cache and return the file."""
+    from sklearn import datasets
+
+    function, arguments = BUILT_IN[name]
+    x, y = getattr(datasets, function)(**arguments, **({"return_X_y": True} if function.startswith("load") else {}))
+    path = cache_folder() / f"{name}.csv"
+    with atomic_write(path) as file:
+        np.savetxt(file, np.column_stack([x, y]), delimiter=",", fmt="%.17g")
+    return path
 
 
 def _download(name: str, path: Path) -> None:

@@ -21,9 +21,9 @@ _LIMITS = {"rmse": (0.02, 30.0), "nll": (-4.0, 300.0)}
 _Draw = Callable[[Axes, pd.DataFrame, Sequence[str]], None]
 
 
-def all_figures(summary: pd.DataFrame, per_sample: pd.DataFrame) -> dict[str, Figure]:
+def all_figures(summary: pd.DataFrame, per_sample: pd.DataFrame, timings: pd.DataFrame) -> dict[str, Figure]:
     """Return the figures by file name, for each block that was run."""
-    figures = {"time": time_figure(per_sample)}
+    figures = {"time": time_figure(per_sample), "cost": cost_figure(summary, timings)}
     for block in summary["block"].unique():
         rows = summary[summary["block"] == block]
         inside, outside = rows[rows["test_set"] == "in"], rows[rows["test_set"] == "ood"]
@@ -64,6 +64,37 @@ def time_figure(per_sample: pd.DataFrame) -> Figure:
         "training time per sample in µs, one dot per data set; diamonds: the paper's; right: median", fontsize=_FONT
     )
     _tidy(axes)
+    return figure
+
+
+def cost_figure(summary: pd.DataFrame, timings: pd.DataFrame) -> Figure:
+    """Draw the NLL of each method against its processor seconds, one panel per data set; the last block that was run.
+
+    NLLs more than 4 nats above the best of a panel lie on its upper edge.
+    """
+    block = summary["block"].unique()[-1]
+    rows = summary[(summary["block"] == block) & (summary["test_set"] == "in") & (summary["method"] != "constant")]
+    chosen = timings[timings["block"] == block]
+    seconds = chosen.groupby(["method", "dataset"])["cpu_seconds"].median()
+    datasets = list(rows["dataset"].unique())
+    n_rows = -(-len(datasets) // 3)
+    figure = Figure(figsize=(10.0, 3.0 * n_rows), layout="constrained")
+    panels = figure.subplots(n_rows, min(3, len(datasets)), squeeze=False).ravel()
+    for axes, dataset in zip(panels, datasets, strict=False):
+        here = rows[rows["dataset"] == dataset]
+        edge = here["nll"].min() + 4.0
+        for method, nll in here[["method", "nll"]].itertuples(index=False):
+            place = max(float(seconds.loc[(method, dataset)]), 1e-4), min(nll, edge)
+            axes.plot(*place, "o" if nll < edge else "^", ms=4, color=_colour(method))
+            axes.annotate(method, place, xytext=(3, 3), textcoords="offset points", fontsize=_FONT - 2)
+        axes.set_xscale("log")
+        axes.margins(x=0.3, y=0.15)
+        axes.set_title(dataset, fontsize=_FONT + 1)
+        _tidy(axes)
+    for axes in panels[len(datasets) :]:
+        axes.set_axis_off()
+    figure.supxlabel(f"processor seconds of tuning and training, {block} data", fontsize=_FONT + 1)
+    figure.supylabel("NLL", fontsize=_FONT + 1)
     return figure
 
 

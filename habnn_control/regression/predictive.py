@@ -33,7 +33,7 @@ class GaussianMixture(NamedTuple):
     ----------
     loc : array, shape (draws, n)
         Output of each network.
-    variance : array, shape (draws, 1) or ()
+    variance : array, shape (draws, n), (draws, 1) or ()
         Variance of the observation noise of each network.
     """
 

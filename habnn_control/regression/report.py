@@ -1,5 +1,6 @@
 """The report of the regression study: tables as CSV and Markdown, and figures."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,14 @@ from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import save_figure
 from habnn_control.regression import figures, tables
 from habnn_control.regression.bars import RECOMMENDED, bars
+from habnn_control.regression.html import write_page
 from habnn_control.regression.methods import METHODS, split
 from habnn_control.regression.paper import lookup
 from habnn_control.support.files import atomic_write
 
 
 def write_report(folder: str | Path) -> str:
-    """Write summary.csv, relative.csv, times.csv, bars.csv, tables.md and the figures; return the Markdown."""
+    """Write the tables as CSV files and tables.md, the figures and report.html; return the Markdown."""
     folder = Path(folder)
     results, timings = read_tables(folder, "results", "timings")
     summary, relative, per_sample = tables.summarise(results), tables.relative_errors(results), tables.times(timings)
@@ -23,16 +25,19 @@ def write_report(folder: str | Path) -> str:
     write_csv(relative, folder / "relative.csv")
     write_csv(per_sample, folder / "times.csv")
     sections = _sections(summary, relative, per_sample)
-    if RECOMMENDED in set(summary["method"]):
+    protocol = json.loads((folder / "config.json").read_text()).get("protocol", "one-pass")
+    if RECOMMENDED in set(summary["method"]) and protocol == "one-pass":
         table = bars(summary, per_sample)
         write_csv(table, folder / "bars.csv")
         sections[f"Bars for {RECOMMENDED}"] = _bars_text(table)
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in sections.items()) + "\n"
     with atomic_write(folder / "tables.md") as file:
         file.write(text.encode())
-    for name, figure in figures.all_figures(summary, per_sample).items():
+    drawn = figures.all_figures(summary, per_sample, timings)
+    for name, figure in drawn.items():
         for kind in ("png", "svg"):
             save_figure(figure, folder / f"{name}.{kind}")
+    write_page(folder, protocol, summary, timings, drawn)
     return text
 
 

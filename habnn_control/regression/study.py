@@ -21,7 +21,8 @@ from habnn_control.experiments.engine import (
     run_study,
 )
 from habnn_control.regression import methods
-from habnn_control.regression.protocol import BLOCKS, SCORES, TEST_SETS, play
+from habnn_control.regression.protocol import BLOCKS, PROTOCOLS, SCORES, TEST_SETS, play
+from habnn_control.support.names import nearest
 
 _FACTORS = ("method", "dataset", "block")
 
@@ -44,8 +45,14 @@ class RegressionStudy(Study):
     runs: int = 20
     seed: int = 0
     max_rows: int = 0
+    protocol: str = "one-pass"
 
     def __post_init__(self) -> None:
+        if self.protocol not in PROTOCOLS:
+            raise ValueError(
+                f"uci: protocol must be one of {', '.join(PROTOCOLS)}, got {self.protocol!r}; "
+                f"{nearest(self.protocol, PROTOCOLS)}"
+            )
         for name in ("methods", "datasets", "checksums", "blocks"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         self.check_distinct(methods=self.methods, datasets=self.datasets, blocks=self.blocks)
@@ -56,7 +63,7 @@ class RegressionStudy(Study):
     def tasks(self) -> list[Task]:
         """Return all tasks in canonical order: by method, data set, block and run."""
         factors = dict(zip(_FACTORS, (self.methods, self.datasets, self.blocks), strict=True))
-        return grid(factors, self.runs, self.seed, lambda *_: {"max_rows": self.max_rows})
+        return grid(factors, self.runs, self.seed, lambda *_: {"max_rows": self.max_rows, "protocol": self.protocol})
 
     def fits(self, task: Task, outcome: Outcome) -> bool:  # noqa: ARG002
         """Return whether an outcome has all scores of all test sets."""
@@ -69,7 +76,8 @@ class RegressionStudy(Study):
         scores = np.concatenate([outcome.arrays["scores"] for _, outcome in stored] or [np.empty((0, len(SCORES)))])
         timings = pd.DataFrame(index_columns(stored, _FACTORS, [1] * len(stored)))
         timings["n_train"] = [outcome.numbers["n_train"] for _, outcome in stored]
-        timings["fit_seconds"] = [outcome.numbers["fit_seconds"] for _, outcome in stored]
+        for name in ("fit_seconds", "cpu_seconds"):
+            timings[name] = [outcome.numbers[name] for _, outcome in stored]
         return {
             "results": results.assign(**{name: scores[:, k] for k, name in enumerate(SCORES)}),
             "timings": timings,

@@ -61,11 +61,16 @@ def test_uci_writes_results_tables_and_figures(done):
         "config.json",
         "meta.json",
         "time.png",
+        "cost.png",
+        "report.html",
     }
     assert made >= wanted | {
         f"{kind}-{block}.svg" for kind in ("accuracy", "ood", "coverage") for block in ("raw", "z-scored")
     }
     assert text.strip() == (out / "tables.md").read_text().strip()
+    page = (out / "report.html").read_text()
+    assert "The first tables show the z-scored block" in page
+    assert page.count("<figure>") == 8  # time, cost, and accuracy, shifts and coverage of both blocks
     assert "| habnn |" in text
     assert "(16.8)" in text  # the paper's RMSE on Concrete stands beside ours
     assert json.loads((out / "meta.json").read_text())["command"].endswith(str(out))
@@ -141,6 +146,7 @@ def test_uci_makes_sensitivity_tables(folder, tmp_path):
     [
         (["--methods", "tagl"], "did you mean 'tagi'"),
         (["--blocks", "row"], "blocks must be of raw, z-scored, got 'row'"),
+        (["--protocol", "gaps"], "did you mean 'gap'"),
         (["--runs", "0"], "runs must be an integer of at least 1, got 0"),
         (["--datasets", "concret"], "did you mean 'concrete'"),
     ],

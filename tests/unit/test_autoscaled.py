@@ -193,3 +193,15 @@ def test_autoscaled_raises_on_passes():
         AutoscaledHABNN(3, passes=0)
     with pytest.raises(TypeError, match="passes must be a whole number"):
         AutoscaledHABNN(3, passes=2.5)
+
+
+def test_autoscaled_with_outlier_threshold_learns_in_spite_of_outliers_where_the_default_fails():
+    x, y = data(400)
+    spoilt = y.copy()
+    spoilt[::10] = 1e3 * y.std()
+    errors = [
+        np.mean((AutoscaledHABNN(3, outlier_threshold=threshold).fit(x, spoilt).predict(x).mean[:, 0] - y) ** 2)
+        for threshold in (5.0, np.inf)
+    ]
+    assert errors[0] < 0.3 * y.var()
+    assert errors[1] > 10 * y.var()

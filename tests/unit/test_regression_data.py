@@ -106,3 +106,13 @@ def test_locate_raises_on_another_set_than_expected(openml, change, message):
     openml.frame = change(openml.frame)
     with pytest.raises(ValueError, match=message):
         data.locate("yacht")
+
+
+def test_locate_writes_a_set_of_scikit_learn_to_the_cache(tmp_path, monkeypatch):
+    from sklearn.datasets import load_diabetes
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    x, y = data.read(data.locate("diabetes", tmp_path / "elsewhere"))
+    wanted_x, wanted_y = load_diabetes(return_X_y=True)
+    np.testing.assert_array_equal(x, wanted_x)
+    np.testing.assert_array_equal(y, wanted_y)

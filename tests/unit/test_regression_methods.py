@@ -8,7 +8,7 @@ from habnn_control.regression import methods
 from habnn_control.regression.methods import METHODS, pbp
 from habnn_control.regression.methods.base import NOISE_SHARES, NoiseChosen, gaussian
 
-LEARNING = [name for name in METHODS if name != "constant"]
+LEARNING = [name for name in METHODS if name not in ("constant", "paper-table")]  # the last is meant not to learn
 
 
 def data(n=250, noise=0.1, seed=0):
@@ -137,6 +137,21 @@ def test_pbp_update_vs_automatic_differentiation():
         np.testing.assert_allclose(new_spread, wanted.detach(), rtol=1e-10)
 
 
+def test_paper_table_is_nearly_a_constant_of_variance_50_vs_paper():
+    """The printed NLL on Wine, Naval and Kin8nm is 0.5 log(2 pi 50) = 2.875, whatever the model learned."""
+    x, y = data(900)
+    test_x, test_y = data(200, seed=1)
+    nll = -fitted("paper-table", x + 10, y).predict(test_x + 10).logpdf(test_y).mean()
+    assert nll == pytest.approx(0.5 * np.log(2 * np.pi * 50), abs=0.03)
+
+
+def test_pbp_learns_more_in_more_epochs():
+    x, _ = data(300)
+    y = np.sin(2 * x[:, 0])
+    errors = [np.mean((fitted(name, x, y).predict(x).mean - y) ** 2) for name in ("pbp", "pbp:epochs=20")]
+    assert errors[1] < 0.8 * errors[0]
+
+
 def test_variant_changes_the_network():
     x, y = data(50)
     wanted = HABNN.paper(3, hidden=(50, 50), scale=0.5, seed=0).fit(x, y).predict(x).mean[:, 0]
@@ -149,9 +164,9 @@ def test_variant_changes_the_network():
         ("habn", "did you mean 'habnn'"),
         (
             "habnn:scal=1",
-            "a variant must change scale, dof, layers of a HABNN, got 'habnn:scal=1'; did you mean 'scale'",
+            "must change scale, dof, layers, outlier_threshold, got 'habnn:scal=1'; did you mean 'scale'",
         ),
-        ("pbp:scale=1", "a variant must change"),
+        ("pbp:scale=1", "a variant of pbp must change epochs"),
         ("habnn:scale=big", "must read NAME:SETTING=NUMBER"),
     ],
 )

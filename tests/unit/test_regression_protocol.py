@@ -16,9 +16,9 @@ def table(n=200):
     return x, 5000 + 20 * x[:, 0] + rng.normal(0, 100, n)
 
 
-def task(method="constant", block="raw", seed=0, max_rows=0):
+def task(method="constant", block="raw", seed=0, max_rows=0, protocol="one-pass"):
     factors = {"method": method, "dataset": "generated", "block": block}
-    return Task(factors, 0, seed, {"max_rows": max_rows})
+    return Task(factors, 0, seed, {"max_rows": max_rows, "protocol": protocol})
 
 
 @pytest.fixture
@@ -115,3 +115,42 @@ def test_gaussian_mixture_vs_quadrature():
 def test_play_counts_the_rows_a_method_used(files, monkeypatch):
     monkeypatch.setattr("habnn_control.regression.methods.closed_form.Constant.max_rows", 100)
     assert play(task(), files).numbers["n_train"] == 100
+
+
+@pytest.mark.parametrize("seed", [0, 4])
+def test_gap_and_tail_splits_hold_out_the_middle_and_the_ends_of_one_input(seed):
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((300, 3)), np.zeros(300)
+    column = x[:, seed % 3]
+    gap, tail = (split(x, y, task(seed=seed, protocol=name)) for name in ("gap", "tail"))
+    held, kept = gap.test_x["in"][:, seed % 3], gap.x[:, seed % 3]
+    assert len(held) == pytest.approx(100, abs=2)
+    assert not ((kept > held.min()) & (kept < held.max())).any()
+    low, high = np.quantile(column, [1 / 6, 5 / 6])
+    assert len(tail.test_y) == pytest.approx(100, abs=2)
+    assert (np.abs(tail.x[:, seed % 3] - (low + high) / 2) < (high - low) / 2 + 0.05).all()
+    assert len(gap.x) + len(held) == len(tail.x) + len(tail.test_y) == 300
+
+
+def test_outlier_split_replaces_a_tenth_of_the_training_targets_only():
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((2000, 3)), rng.standard_normal(2000)
+    clean, spoilt = split(x, y, task(block="z-scored")), split(x, y, task(block="z-scored", protocol="outliers"))
+    np.testing.assert_array_equal(spoilt.x, clean.x)
+    np.testing.assert_array_equal(spoilt.test_y, clean.test_y)
+    changed = spoilt.y != clean.y
+    assert changed.mean() == pytest.approx(0.1, abs=5 * np.sqrt(0.09 / 1800))
+    assert np.abs(spoilt.y).max() == pytest.approx(50, abs=2)
+
+
+def test_play_measures_processor_time_and_splits_of_other_protocols_can_be_scored(tmp_path):
+    rng = np.random.default_rng(0)
+    file = tmp_path / "set.csv"
+    np.savetxt(file, rng.standard_normal((60, 3)), delimiter=",")
+    for protocol in ("one-pass", "to-the-end", "outliers", "gap", "tail"):
+        plan = Task(
+            {"method": "constant", "dataset": "set", "block": "raw"}, 0, 0, {"max_rows": 0, "protocol": protocol}
+        )
+        outcome = play(plan, {"set": file})
+        assert outcome.numbers["cpu_seconds"] >= 0
+        assert np.isfinite(outcome.arrays["scores"]).all()

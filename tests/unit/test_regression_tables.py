@@ -121,8 +121,16 @@ def test_sensitivity_variants_are_methods():
 
 def test_figures_have_a_panel_a_set_and_a_dot_a_method():
     summary = tables.summarise(results())
-    made = figures.all_figures(summary, tables.times(timings({"habnn": 2.0, "kbnn": 9.0})))
-    assert set(made) == {"time", *(f"{kind}-{block}" for kind in ("accuracy", "ood", "coverage") for block in BLOCKS)}
+    clock = results()[["method", "dataset", "block", "run"]].drop_duplicates().assign(cpu_seconds=0.25)
+    made = figures.all_figures(summary, tables.times(timings({"habnn": 2.0, "kbnn": 9.0})), clock)
+    dots = [line for line in made["cost"].axes[0].lines if line.get_xdata()[0] == 0.25]
+    assert [axes.get_title() for axes in made["cost"].axes] == ["concrete", "mine"]
+    assert len(dots) == summary["method"].nunique() - 1  # all but the constant
+    assert set(made) == {
+        "time",
+        "cost",
+        *(f"{kind}-{block}" for kind in ("accuracy", "ood", "coverage") for block in BLOCKS),
+    }
     panels = made["accuracy-raw"].axes
     assert [axes.get_title() for axes in panels] == ["concrete", "mine"] * 2
     dots = [line for line in panels[0].lines if line.get_marker() in ("o", "s", ">")]

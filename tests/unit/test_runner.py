@@ -59,6 +59,25 @@ def test_play_pretraining_changes_a_baseline_and_leaves_others_alone():
     np.testing.assert_array_equal(cold.arrays["loss"], warm.arrays["loss"])
 
 
+def test_play_evaluates_a_baseline_without_learning(monkeypatch):
+    """The measured run of `evaluate` is played by `predict`; `learn` is called for the training steps only."""
+    learned = []
+    from agents.sb3 import SB3Agent
+
+    learn = SB3Agent.learn
+    monkeypatch.setattr(SB3Agent, "learn", lambda self, n, **rest: learned.append(n) or learn(self, n, **rest))
+    run = play(task_of("a2c", pretrain_steps=20, evaluate=True))
+    assert learned == [20]
+    assert len(run.arrays["loss"]) == 12
+    plain, same = play(task_of("random", pretrain_steps=20)), play(task_of("random", pretrain_steps=20, evaluate=True))
+    np.testing.assert_array_equal(plain.arrays["loss"], same.arrays["loss"])
+
+
+def test_study_raises_on_evaluating_without_training():
+    with pytest.raises(ValueError, match="evaluate must follow training, got pretrain_steps 0"):
+        ControlStudy(["a2c"], {"setpoint": [100.0]}, 1, 5, evaluate=True)
+
+
 def test_play_gives_habnn_a_log_of_a_wandering_policy():
     """The log is of another plant than the measured one, and it replaces the excitation at the start."""
     small = {"habnn": {"planner": {"n_candidates": 10, "n_iterations": 1}}}

@@ -1,43 +1,56 @@
-"""The methods of the study, by name; NAME:SETTING=VALUE,... makes a variant of a HABNN."""
+"""The methods of the study, by name; NAME:SETTING=VALUE,... makes a variant."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from habnn_control.regression.methods import closed_form
 from habnn_control.regression.methods.base import Method
-from habnn_control.regression.methods.gradient import Dropout, Laplace
+from habnn_control.regression.methods.gradient import Dropout, Ensemble, Laplace
 from habnn_control.regression.methods.pbp import PBP
+from habnn_control.regression.methods.reference import BayesianRidge, GaussianProcess
 from habnn_control.regression.methods.sampling import NUTS, SVI
 from habnn_control.support.extras import check_extra
 from habnn_control.support.names import nearest
 
-VARIABLE = ("scale", "dof", "layers")  # settings that a variant may change
+VARIABLE = ("scale", "dof", "layers", "outlier_threshold")  # settings that a variant of a HABNN may change
 
 
 class Entry(NamedTuple):
-    """A method: its builder, observation noise and package, whether settings may vary, and whether it samples."""
+    """A method: its builder, observation noise and package, settings that may vary, and whether it samples."""
 
     build: Callable[..., Method]
     noise: str
     package: str = "numpy"
-    variable: bool = False
+    variable: tuple[str, ...] = ()
     sampling: bool = False
 
 
 _CHOSEN = "fixed; of 7 parts of the targets' variance the most likely one on a tenth of the training data"
 METHODS = {
     "constant": Entry(closed_form.Constant, "variance of the training targets"),
-    "habnn": Entry(closed_form.paper, "fixed, variance 1 (the paper gives none)", variable=True),
-    "habnn-recommended": Entry(closed_form.recommended, "learned online with the weights", variable=True),
-    "tagi": Entry(closed_form.tagi, _CHOSEN, variable=True),
-    "kbnn": Entry(closed_form.kbnn, _CHOSEN, variable=True),
+    "habnn": Entry(closed_form.paper, "fixed, variance 1 (the paper gives none)", variable=VARIABLE),
+    "habnn-recommended": Entry(closed_form.recommended, "learned online with the weights", variable=VARIABLE),
+    "tagi": Entry(closed_form.tagi, _CHOSEN, variable=VARIABLE),
+    "kbnn": Entry(closed_form.kbnn, _CHOSEN, variable=VARIABLE),
     "pytagi": Entry(closed_form.Pytagi, _CHOSEN, "pytagi"),
-    "pbp": Entry(PBP, "learned; its prior mean is chosen as TAGI's noise is"),
-    "dropout": Entry(Dropout, _CHOSEN, "torch"),
+    "pbp": Entry(PBP, "learned; its prior mean is chosen as TAGI's noise is", variable=("epochs",)),
+    "dropout": Entry(Dropout, _CHOSEN, "torch", ("epochs",)),
     "laplace": Entry(Laplace, "the one of highest marginal likelihood", "laplace"),
-    "svi": Entry(SVI, "learned, or fixed and chosen as TAGI's is, whichever is more likely there", "numpyro"),
-    "nuts": Entry(NUTS, "sampled; its prior expects a tenth of the targets' variance", "numpyro", sampling=True),
+    "svi": Entry(
+        SVI, "learned, or fixed and chosen as TAGI's is, whichever is more likely there", "numpyro", ("epochs",)
+    ),
+    "nuts": Entry(NUTS, "sampled; its prior expects a tenth of the targets' variance", "numpyro", ("rows",), True),
 }
+# Not part of the paper's study.
+OTHERS = {
+    "habnn-committee": Entry(closed_form.committee, "inferred, then calibrated on held-out samples"),
+    "paper-table": Entry(closed_form.PaperTable, "fixed, variance 50"),
+    "bayesian-ridge": Entry(BayesianRidge, "that of highest evidence"),
+    "gp": Entry(GaussianProcess, "that of highest marginal likelihood", variable=("relevance",)),
+    "ensemble": Entry(Ensemble, "learned, depends on the input", "torch", ("epochs",)),
+}
+PAPER = tuple(METHODS)
+METHODS |= OTHERS
 
 
 def check(name: str) -> None:
@@ -46,10 +59,11 @@ def check(name: str) -> None:
     if base not in METHODS:
         raise ValueError(f"uci: method must be one of {', '.join(METHODS)}, got {base!r}; {nearest(base, METHODS)}")
     for setting in changes:
-        if setting not in VARIABLE or not METHODS[base].variable:
+        valid = METHODS[base].variable
+        if setting not in valid:
             raise ValueError(
-                f"uci: a variant must change {', '.join(VARIABLE)} of a HABNN, got {name!r}; "
-                f"{nearest(setting, VARIABLE)}"
+                f"uci: a variant of {base} must change {', '.join(valid) or 'nothing'}, got {name!r}; "
+                f"{nearest(setting, valid)}"
             )
     check_extra(f"uci: method {base}", METHODS[base].package, "regression")
 

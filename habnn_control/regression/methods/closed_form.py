@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from habnn_control.autoscaled import AutoscaledHABNN
+from habnn_control.committee import HABNNCommittee
 from habnn_control.network import HABNN
 from habnn_control.regression.methods.base import Method, NoiseChosen, column, gaussian
 from habnn_control.student_t import StudentT
@@ -61,6 +62,27 @@ class GaussianNetwork(NoiseChosen, Network):
         super().fit(x, y)
 
 
+class PaperTable(Network):
+    """The reading that comes nearest to the paper's printed table of HABNN.
+
+    Inputs are divided by the maximum of their training column, and the noise variance is 50: nearly a constant
+    predictor. Both contradict the text of the paper; see docs/paper.md.
+    """
+
+    def __init__(self, n_inputs: int, seed: int) -> None:
+        super().__init__(n_inputs, seed, HABNN.paper, noise_variance=50.0)
+
+    def fit(self, x: Array, y: Array) -> None:
+        """Learn in one pass."""
+        largest = x.max(axis=0)
+        self._divisor = np.where(largest == 0, 1.0, largest)
+        super().fit(x / self._divisor, y)
+
+    def predict(self, x: Array) -> StudentT:
+        """Predict with the observation noise."""
+        return super().predict(x / self._divisor)
+
+
 def paper(n_inputs: int, seed: int, **settings: Any) -> Method:
     """Make HABNN with the paper's settings; the noise, which the paper does not give, has variance 1."""
     return Network(n_inputs, seed, HABNN.paper, **settings)
@@ -69,6 +91,11 @@ def paper(n_inputs: int, seed: int, **settings: Any) -> Method:
 def recommended(n_inputs: int, seed: int, **settings: Any) -> Method:
     """Make the HABNN we recommend for regression."""
     return Network(n_inputs, seed, AutoscaledHABNN, **settings)
+
+
+def committee(n_inputs: int, seed: int, **settings: Any) -> Method:
+    """Make the HABNN we recommend for a data set that is all there."""
+    return Network(n_inputs, seed, HABNNCommittee, **settings)
 
 
 def tagi(n_inputs: int, seed: int, **settings: Any) -> Method:

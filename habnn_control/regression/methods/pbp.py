@@ -24,27 +24,40 @@ class PBP(NoiseChosen):
     """PBP with one hidden layer, Gaussian weights and a learned Gamma distribution of the noise precision.
 
     Differs from the original: the refinement of the weights' prior by expectation propagation, which follows each
-    epoch, is left out (there is only one), and the prior mean of the noise variance, which fits z-scored data there, is
+    epoch, is left out, and the prior mean of the noise variance, which fits z-scored data there, is
     chosen on validation data.
     """
 
+    def __init__(self, n_inputs: int, seed: int, epochs: float = 1) -> None:
+        super().__init__(n_inputs, seed)
+        self._epochs = int(epochs)
+
+    def tune(self, x: Array, y: Array) -> None:
+        """Choose the prior noise in one epoch; after many epochs it hardly matters."""
+        epochs, self._epochs = self._epochs, 1
+        super().tune(x, y)
+        self._epochs = epochs
+
     def fit(self, x: Array, y: Array) -> None:
-        """Learn in one pass, sample by sample."""
+        """Learn in passes, each in a new order but the first, sample by sample."""
         rng = np.random.default_rng(self.seed)
         self._means, self._variances = [], []
         for n_in, n_out in pairwise((self.n_inputs, HIDDEN, 1)):
             self._means.append(rng.standard_normal((n_out, n_in + 1)) / np.sqrt(n_in + 1))
             self._variances.append(np.full((n_out, n_in + 1), WEIGHT_VARIANCE))
         noise = np.array([PRIOR_SHAPE, (PRIOR_SHAPE - 1) * self.noise_variance])
-        assumed_density_filter(
-            np.column_stack([x, np.ones(len(x))]),
-            np.ascontiguousarray(y),
-            self._means[0],
-            self._variances[0],
-            self._means[1][0],
-            self._variances[1][0],
-            noise,
-        )
+        order = np.arange(len(x))
+        for _ in range(self._epochs):
+            assumed_density_filter(
+                np.column_stack([x, np.ones(len(x))])[order],
+                np.ascontiguousarray(y[order]),
+                self._means[0],
+                self._variances[0],
+                self._means[1][0],
+                self._variances[1][0],
+                noise,
+            )
+            order = rng.permutation(len(x))
         self._noise = noise[1] / (noise[0] - 1)
 
     def predict(self, x: Array) -> StudentT:

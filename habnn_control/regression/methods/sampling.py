@@ -73,6 +73,10 @@ class SVI(_Drawn):
 
     _noise: float | None = None  # None: as learned
 
+    def __init__(self, n_inputs: int, seed: int, epochs: float = EPOCHS) -> None:
+        super().__init__(n_inputs, seed)
+        self._epochs = int(epochs)
+
     def tune(self, x: Array, y: Array) -> None:
         """Choose between the learned noise and the most likely fixed one."""
         cut = validation_start(x)
@@ -86,7 +90,7 @@ class SVI(_Drawn):
         """Fit the guide, then draw from it."""
         jax = _jax()
         with jax.enable_x64(True):
-            self._keep(_variational_draws()(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
+            self._keep(_variational_draws(self._epochs)(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
 
     def predict(self, x: Array) -> GaussianMixture:
         """Predict with each draw's network and the noise that was chosen."""
@@ -94,9 +98,11 @@ class SVI(_Drawn):
 
 
 class NUTS(_Drawn):
-    """The No-U-Turn sampler: 100 draws after 100 steps of warm-up, on 1000 training rows at most."""
+    """The No-U-Turn sampler: 100 draws after 100 steps of warm-up, on 1000 training rows unless `rows` says more."""
 
-    max_rows = 1000
+    def __init__(self, n_inputs: int, seed: int, rows: float = 1000) -> None:
+        super().__init__(n_inputs, seed)
+        self.max_rows = int(rows)
 
     def fit(self, x: Array, y: Array) -> None:
         """Draw from the posterior."""
@@ -112,7 +118,7 @@ def _expected_noise(y: Array) -> float:
 
 
 @cache
-def _variational_draws() -> Any:
+def _variational_draws(epochs: int) -> Any:
     """Return the whole of SVI as one function of key, x and y, which jax compiles once for each shape of the data."""
     from numpyro import infer, optim
 
@@ -122,7 +128,7 @@ def _variational_draws() -> Any:
         guide = infer.autoguide.AutoNormal(network_model, init_loc_fn=infer.init_to_feasible, init_scale=INIT_SCALE)
         svi = infer.SVI(network_model, guide, optim.Adam(STEP_SIZE), infer.Trace_ELBO())
         key, draw = jax.random.split(key)
-        result = svi.run(key, EPOCHS, x, y, noise, progress_bar=False)
+        result = svi.run(key, epochs, x, y, noise, progress_bar=False)
         return guide.sample_posterior(draw, result.params, sample_shape=(DRAWS,))
 
     return jax.jit(draws)

@@ -1,0 +1,248 @@
+"""HABNNCommittee: networks of several priors, weighted and calibrated by the likelihood of held-out samples."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from habnn_control._network.settings import whole
+from habnn_control.autoscaled import AutoscaledHABNN
+from habnn_control.student_t import StudentT
+
+Array = NDArray[np.float64]
+
+# From a Bayesian linear model to a flexible network. Chosen on splits 0 to 5 of diabetes, Friedman's functions, Yacht,
+# Energy and Concrete together; which one serves a data set is decided by held-out samples.
+CANDIDATES: tuple[dict[str, Any], ...] = (
+    {"hidden": (), "temperature": 1.0},
+    {"temperature": 0.3, "scale": 0.3},
+    {"temperature": 0.1, "scale": 1.0, "relevance": 1},
+    {"temperature": 0.03, "scale": 3.0},
+    {"temperature": 0.03, "scale": 3.0, "relevance": 1},
+)
+UPDATES = 400_000  # of the weights per network, if the number of passes is not given
+FEWEST_PASSES, MOST_PASSES = 20, 100
+HOPELESS = 8.0  # a candidate this many nats, and three standard errors, below the best is dropped
+DOFS = (3.0, 4.0, 6.0, 10.0, 20.0, inf)  # candidates for the tails of the predictive distribution
+PRIOR_COUNT = 2.0  # samples that the variance predicted by the networks is worth in its calibration
+_EM_STEPS = 50
+
+
+class Calibration(NamedTuple):
+    """Squared scale of the prediction relative to the variance of the networks, per output, and its dof."""
+
+    factor: Array
+    dof: float
+
+    def apply(self, loc: Array, variance: Array) -> StudentT:
+        """Return the predictive distribution of networks with these means and variances, each (n, n_outputs)."""
+        return StudentT(loc, self.factor * variance, self.dof)
+
+
+def calibrate(error: Array, variance: Array) -> tuple[Calibration, Array]:
+    """Return the most likely calibration of held-out errors, and the log likelihood it gives each of them, (n,).
+
+    The factor of each output is found by the EM algorithm for the scale of a Student-t, the dof among `DOFS`.
+
+    Parameters
+    ----------
+    error, variance : array, shape (n, n_outputs)
+        Targets minus predicted means, and predicted variances.
+    """
+    square = error**2 / variance
+    best, highest = Calibration(np.ones(error.shape[1]), inf), np.full(len(error), -inf)
+    for dof in DOFS:
+        prior = factor = np.full(error.shape[1], 1 - 2 / dof)
+        for _ in range(_EM_STEPS):
+            weight = 1.0 if dof == inf else (dof + 1) / (dof + square / factor)
+            factor = (PRIOR_COUNT * prior + (weight * square).sum(axis=0)) / (PRIOR_COUNT + len(error))
+        calibration = Calibration(factor, dof)
+        likelihood = calibration.apply(np.zeros_like(error), variance).logpdf(error).sum(axis=1)
+        if likelihood.sum() > highest.sum():
+            best, highest = calibration, likelihood
+    return best, highest
+
+
+@dataclass
+class _Candidate:
+    """One setting: its networks, one per fold, and their predictions of the samples held out from them."""
+
+    settings: Mapping[str, Any]
+    members: list[AutoscaledHABNN] = field(default_factory=list)
+    loc: list[Array] = field(default_factory=list)
+    variance: list[Array] = field(default_factory=list)
+    evidence: Array = field(default_factory=lambda: np.empty(0))  # log likelihood of each held-out sample
+
+    def add(self, member: AutoscaledHABNN, held_out: Array, targets: Array) -> None:
+        """Add a fitted network and its predictions of held-out inputs; `targets` are all held out so far."""
+        prediction = member.predict(held_out)
+        self.members.append(member)
+        self.loc.append(prediction.mean)
+        self.variance.append(prediction.variance)
+        _, self.evidence = calibrate(targets - np.concatenate(self.loc), np.concatenate(self.variance))
+
+    def predict(self, x: Array, include_noise: bool) -> tuple[Array, Array]:
+        """Return the mean and the variance at each row of x, averaged over the networks, each (n, n_outputs)."""
+        predictions = [member.predict(x, include_noise) for member in self.members]
+        return np.mean([p.mean for p in predictions], axis=0), np.mean([p.variance for p in predictions], axis=0)
+
+
+class HABNNCommittee:
+    """The recommended regression model for a data set that is all there; raw units, nothing to choose.
+
+    The samples are split into folds. For each fold and each candidate setting, an `AutoscaledHABNN` learns from the
+    other folds in tempered passes and predicts the fold. The likelihood of all held-out samples weights the
+    candidates (stacking), and their errors calibrate the predicted variance and the tails. A candidate that is clearly
+    behind is dropped early. The prediction averages the networks of all folds, so nothing is fitted twice.
+
+    The variances of the networks are averaged without the spread of their means: held-out errors are those of single
+    networks, and the average of the networks errs less by just this spread.
+
+    Parameters
+    ----------
+    n_inputs, n_outputs : int
+        Number of entries of x and of y.
+    hidden : sequence of int
+        Widths of the hidden layers of all candidates that do not set their own.
+    candidates : sequence of dict, optional
+        Settings of `AutoscaledHABNN`, each on top of `HABNN.offline`. None: `CANDIDATES`.
+    folds : int
+        Number of folds, at least 2, which is the number of networks per candidate.
+    passes : int, optional
+        Number of tempered passes, at least 2. None: 20 to 100, as many as make 400,000 updates.
+    seed : int
+        Seed of the folds, the prior locations and the orders of the passes.
+
+    Attributes
+    ----------
+    weights : list of (dict, float)
+        The candidates that were kept and their weights in the prediction; empty before `fit`.
+    calibration : Calibration
+        Factor of the predicted variances and dof of the prediction; there after `fit`.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int = 1,
+        *,
+        hidden: Sequence[int] = (50,),
+        candidates: Sequence[Mapping[str, Any]] | None = None,
+        folds: int = 5,
+        passes: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.folds, self.seed = whole("folds", folds, 2), whole("seed", seed, 0)
+        self.passes = None if passes is None else whole("passes", passes, 2)
+        shape = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
+        self._settings = [{**shape, **candidate} for candidate in (CANDIDATES if candidates is None else candidates)]
+        if not self._settings:
+            raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")
+        for settings in self._settings:
+            AutoscaledHABNN(**settings)  # raises on a bad setting
+        self._n_inputs, self._n_outputs = n_inputs, n_outputs
+        self._kept: list[_Candidate] = []
+        self.weights: list[tuple[Mapping[str, Any], float]] = []
+
+    def fit(self, inputs: ArrayLike, targets: ArrayLike, progress_bar: bool = False) -> Self:
+        """Forget all earlier samples, learn from the given ones, and return the model.
+
+        If the samples cannot be learned from, or on Ctrl-C, the model keeps the state it had before the call.
+
+        Parameters
+        ----------
+        inputs : array_like, shape (n, n_inputs)
+            At least two samples.
+        targets : array_like, shape (n, n_outputs), or (n,) for one output
+        progress_bar : bool
+            Whether to show a bar that counts the folds.
+        """
+        x, y = np.asarray(inputs, dtype=np.float64), np.asarray(targets, dtype=np.float64)
+        y = y[:, None] if y.ndim == 1 else y
+        if len(x) < 2 or len(x) != len(y):
+            raise ValueError(
+                f"HABNNCommittee: fit needs at least two samples and as many targets, got {len(x)} inputs and {len(y)} "
+                "targets; for fewer use AutoscaledHABNN."
+            )
+        order = np.random.default_rng(self.seed).permutation(len(x))
+        passes = self.passes or int(np.clip(UPDATES // len(x), FEWEST_PASSES, MOST_PASSES))
+        kept = [_Candidate(settings) for settings in self._settings]
+        folds, seen = np.array_split(order, min(self.folds, len(x))), order[:0]
+        for k, fold in enumerate(tqdm(folds, desc="HABNN folds", disable=not progress_bar)):
+            rest, seen = np.setdiff1d(order, fold), np.concatenate([seen, fold])
+            for candidate in kept:
+                member = AutoscaledHABNN(**{"passes": passes, "seed": self.seed + k, **candidate.settings})
+                candidate.add(member.fit(x[rest], y[rest]), x[fold], y[seen])
+            best = max((candidate.evidence for candidate in kept), key=np.sum)
+            kept = [candidate for candidate in kept if not _hopeless(best - candidate.evidence)]
+        self._finish(kept, y[order])
+        return self
+
+    def partial_fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
+        """Continue with more samples, which all networks learn, and return the model; the first call is `fit`.
+
+        The weights of the candidates and the calibration stay those of `fit`.
+        """
+        if not self._kept:
+            return self.fit(inputs, targets)
+        members = [member for candidate in self._kept for member in candidate.members]
+        for member in members:
+            member.partial_fit(inputs, targets)
+        return self
+
+    def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
+        """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
+
+        With `include_noise=False` its variance is the epistemic variance.
+        """
+        if not self._kept:
+            raise ValueError("HABNNCommittee: predict must follow fit, got no samples yet; call fit.")
+        x = np.asarray(inputs, dtype=np.float64)
+        pairs = [candidate.predict(x, include_noise) for candidate in self._kept]
+        return self.calibration.apply(*_mixture(np.array([weight for _, weight in self.weights]), pairs))
+
+    def _finish(self, kept: list[_Candidate], y: Array) -> None:
+        """Weight the candidates by their evidence and calibrate their mixture on the held-out targets y."""
+        weights = stacking_weights(np.stack([candidate.evidence for candidate in kept]))
+        pairs = [(np.concatenate(candidate.loc), np.concatenate(candidate.variance)) for candidate in kept]
+        mean, variance = _mixture(weights, pairs)
+        self.calibration, _ = calibrate(y - mean, variance)
+        self._kept = kept
+        names = [{k: v for k, v in c.settings.items() if k not in ("n_inputs", "n_outputs", "warmup")} for c in kept]
+        self.weights = list(zip(names, map(float, weights), strict=True))
+
+
+def stacking_weights(evidence: Array) -> Array:
+    """Return the weights under which a mixture of the candidates makes the held-out samples most likely.
+
+    The EM algorithm for the weights of a mixture with fixed components; stacking of predictive distributions (Yao et
+    al., 2018). Candidates that held-out samples cannot tell apart share the weight.
+
+    Parameters
+    ----------
+    evidence : array, shape (n_candidates, n)
+        Log likelihood of each held-out sample under each candidate.
+    """
+    likelihood = np.exp(evidence - evidence.max(axis=0))
+    weights = np.full(len(evidence), 1 / len(evidence))
+    for _ in range(_EM_STEPS):
+        shares = weights[:, None] * likelihood
+        weights = (shares / shares.sum(axis=0)).mean(axis=1)
+    return weights
+
+
+def _hopeless(deficit: Array) -> bool:
+    """Return whether a candidate with this deficit of log likelihood per sample is clearly behind the best."""
+    total = float(deficit.sum())
+    return total > HOPELESS and total > 3 * float(deficit.std()) * np.sqrt(len(deficit))
+
+
+def _mixture(weights: Array, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Return mean and variance of a mixture of distributions with the given means and variances."""
+    locs, variances = np.stack([loc for loc, _ in pairs]), np.stack([variance for _, variance in pairs])
+    mean = np.tensordot(weights, locs, axes=1)
+    return mean, np.tensordot(weights, variances + (locs - mean) ** 2, axes=1)
