@@ -99,8 +99,13 @@ class HABNN:
     directions that the sample does not determine. Both have the same locations after one sample.
 
     Differs also where the equations diverge. An outlier that would multiply the scales by more than 100 (35 predictive
-    scales from the location at dof 12; no limit for Gaussian weights) is clipped to that distance. No squared scale
-    exceeds a million times its prior.
+    scales from the location at dof 12; 1000 for Gaussian weights) is clipped to that distance. No squared scale
+    exceeds a million times its prior. Where the update of a scale matrix would cancel, it goes through the Cholesky
+    factor of the matrix.
+
+    Recovery: after a sample that is more than 25 predictive scales off, or has an entry above 1000, a second network
+    learns beside this one, from the prior. If it is clearly better after 100 to 3200 samples, its parameters replace
+    those of this network, with a logged warning. `update` and `fit` with one pass take twice the time meanwhile.
 
     Symbols: a is the pre-activation and z the post-activation, as in the paper. cuTAGI swaps the two letters.
     """
@@ -300,9 +305,9 @@ class HABNN:
                 "pass one variance per output."
             )
         self._batch.clear_cache()
-        state = self._parameters
-        bias = state.scale_diagonal(state.n_layers - 1)[:, -1]
-        bias += added * (1 - 2 / state.dof) / state.gains[-1] ** 2
+        for state in self._learner.networks():
+            bias = state.scale_diagonal(state.n_layers - 1)[:, -1]
+            bias += added * (1 - 2 / state.dof) / state.gains[-1] ** 2
 
     def inflate_output_scale(self, factor: float) -> None:
         """Multiply the squared scales of the output layer by `factor` (covariance inflation).
@@ -318,7 +323,8 @@ class HABNN:
         if not 1 <= factor < inf:
             raise ValueError(f"HABNN: factor must be at least 1 and finite, got {factor}; 1 changes nothing.")
         self._batch.clear_cache()
-        self._parameters.scale_sq(self._parameters.n_layers - 1)[...] *= factor
+        for state in self._learner.networks():
+            state.scale_sq(state.n_layers - 1)[...] *= factor
 
     # ------------------------------------------------------------------ prediction
 
@@ -373,11 +379,14 @@ class HABNN:
 
     def get_state(self) -> dict[str, Any]:
         """Return copies of the learned parameters as a dict, in the form that `set_state` accepts."""
-        return self._parameters.copy()
+        return self._learner.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Replace the parameters by those of `get_state` of a network with the same settings."""
-        self._parameters.restore(state)
+        """Replace the parameters by those of `get_state` of a network with the same settings.
+
+        A state that no such network can have (NaN, a negative scale) raises ValueError and changes nothing.
+        """
+        self._learner.restore(state)
         self._batch.clear_cache()
 
     def save(self, path: str | Path) -> None:
