@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from habnn_control._network.checks import check_finite_inputs, check_input_variance, check_matrix
 from habnn_control._network.forward import BatchForwardPass
 from habnn_control._network.learning import Learner
-from habnn_control._network.parameters import Parameters
+from habnn_control._network.parameters import Parameters, check_sizes
 from habnn_control._network.settings import NetworkSettings, whole
 from habnn_control.student_t import StudentT
 from habnn_control.support.files import load_arrays, save_arrays
@@ -404,6 +404,12 @@ class HABNN:
     def load(cls, path: str | Path) -> Self:
         """Return the network that `save` wrote to `path`."""
         header, arrays = load_arrays(path, _FILE_KIND)
-        network = cls(**header["settings"])
-        network.set_state({**arrays, "dof": header["dof"], "n_samples": header["n_samples"]})
+        try:
+            check_sizes(header["settings"], arrays)
+            network = cls(**header["settings"])
+            network.set_state({**arrays, "dof": header["dof"], "n_samples": header["n_samples"]})
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"HABNN: {path} must hold the settings and the state of a network, got others ({error}); save it again."
+            ) from error
         return network

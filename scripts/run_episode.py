@@ -30,7 +30,7 @@ from habnn_control.experiments.plotting import (
     stacked_figure,
 )
 from habnn_control.support.command_line import command, fail, flag, parse
-from habnn_control.support.files import atomic_write
+from habnn_control.support.files import atomic_write, is_leftover, read_json
 
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
@@ -156,7 +156,7 @@ def claim(out: Path, config: Config) -> None:
     """Write config.json, or raise if the folder holds anything but an earlier episode."""
     path = out / "config.json"
     earlier = path.exists() and holds_episode(path)
-    free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    free = not out.exists() or (out.is_dir() and all(map(is_leftover, out.iterdir())))
     if not (earlier or free):
         raise ValueError(
             f"run_episode: out must be empty or hold an earlier episode, got {out}; choose another folder."
@@ -168,7 +168,7 @@ def claim(out: Path, config: Config) -> None:
 def holds_episode(path: Path) -> bool:
     """Return whether a config.json is one that this script wrote."""
     try:
-        config = json.loads(path.read_text())
+        config = read_json(path)
     except ValueError:
         return False
     return isinstance(config, dict) and "episode" in config

@@ -1,12 +1,13 @@
 """The parameters of a network: flat arrays that the kernels update in place, and views on single layers."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control._network.settings import NetworkSettings
+from habnn_control._network.settings import NetworkSettings, whole
 
 Array = NDArray[np.float64]
 
@@ -153,6 +154,28 @@ class Parameters:
         if self.dof < np.inf:
             deviation *= np.sqrt(self.dof / rng.chisquare(self.dof, size=(len(deviation), 1)))
         return np.ascontiguousarray(self.gains[layer] * (loc + deviation.T))
+
+
+def check_sizes(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Raise unless the arrays of a file have the sizes of a network with these settings.
+
+    The settings come from a file and are not checked yet: nothing here takes more memory than the file did.
+    """
+    n_outputs = whole("n_outputs", settings["n_outputs"], 1)
+    widths = [settings["n_inputs"], *settings["hidden"], n_outputs]
+    layers = list(pairwise(whole("width", width, 1) for width in widths))
+    full = settings["covariance"] == "full"
+    shapes = {
+        "loc": (sum((n_in + 1) * n_out for n_in, n_out in layers),),
+        "scale": (sum((n_in + 1) * n_out * (n_in + 1 if full else 1) for n_in, n_out in layers),),
+        "per_output": (2, n_outputs),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ValueError(
+                f"HABNN: state {name} must have shape {shape}, got {arrays[name].shape}; use a network with the same "
+                "settings."
+            )
 
 
 def _shapes(widths: list[int], full: bool) -> NDArray[np.int64]:

@@ -24,7 +24,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from habnn_control.experiments.parallel import Progress, execute
-from habnn_control.support.files import atomic_write, load_arrays, save_arrays
+from habnn_control.support.files import (
+    atomic_write,
+    is_leftover,
+    load_arrays,
+    read_json,
+    remove_leftovers,
+    save_arrays,
+)
 
 _KIND = "run"  # of the file of a finished run
 
@@ -184,6 +191,7 @@ def run_study(
     folder = Path(folder)
     tasks = study.tasks()
     claim(folder, study)
+    remove_leftovers(folder)
     pending = [task for task in tasks if load_outcome(folder, study, task) is None]
     pending.sort(key=lambda task: task.run)  # all levels advance together: a stopped study can be compared too
     failures = []
@@ -209,7 +217,7 @@ def claim(folder: str | Path, study: Study) -> None:
         if changes:
             remedy = "choose another folder, or repeat the command that made this one."
             raise ValueError(f"{wish} with {'; '.join(changes)}; {remedy}")
-    elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    elif folder.exists() and not (folder.is_dir() and all(map(is_leftover, folder.iterdir()))):
         raise ValueError(f"{wish} with something else in it; choose another folder.")
     else:
         with atomic_write(folder / "config.json") as file:
@@ -221,12 +229,12 @@ def read_study(folder: str | Path, kind: type[S]) -> S:
     wish = f"study: {folder} must be a results folder with the config.json of a {kind.name}"
     remedy = f"choose a folder that {kind.script} wrote, or for a new study an empty one."
     try:
-        config = json.loads((Path(folder) / "config.json").read_text())
+        config = read_json(Path(folder) / "config.json")
         if not isinstance(config, dict) or config.keys() != {item.name for item in fields(kind)}:
             raise ValueError(f"that of something else ({json.dumps(config):.60}...)")
         return kind(**config)
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{wish}, got {error}; {remedy}") from error
+    except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise ValueError(f"{wish}, got {error.__cause__ or error}; {remedy}") from error
 
 
 def describe(study: Study, failure: Failure) -> str:
@@ -257,7 +265,10 @@ def load_outcome(folder: str | Path, study: Study, task: Task) -> Outcome | None
         return None
     if header.get("task") != json.loads(json.dumps(asdict(task))):
         return None
-    outcome = Outcome(arrays, header["numbers"])
+    numbers = header.get("numbers")
+    if not (isinstance(numbers, dict) and all(isinstance(value, int | float) for value in numbers.values())):
+        return None
+    outcome = Outcome(arrays, numbers)
     return outcome if study.fits(task, outcome) else None
 
 

@@ -38,7 +38,7 @@ from habnn_control.experiments.summary import (
     summarise,
     value_text,
 )
-from habnn_control.support.files import atomic_write
+from habnn_control.support.files import atomic_write, read_json
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8881; }
@@ -272,8 +272,11 @@ def _rounded(table: pd.DataFrame) -> pd.DataFrame:
 
 def _settings(folder: Path) -> str:
     config = (folder / "config.json").read_text()
-    meta: dict[str, Any] = json.loads(path.read_text()) if (path := folder / "meta.json").exists() else {}
-    call = f"<p>Command</p><pre>{escape(meta['command'])}</pre>" if meta else ""
+    try:
+        meta: dict[str, Any] = read_json(folder / "meta.json")
+        call = f"<p>Command</p><pre>{escape(str(meta['command']))}</pre>"
+    except (OSError, ValueError, TypeError, LookupError):  # none, or a damaged one: results do not depend on it
+        meta, call = {}, ""
     return (
         f"<h3>{escape(str(folder))}</h3>{call}<details><summary>Study, versions and machine</summary>"
         f"<pre>{escape(config)}</pre><pre>{escape(json.dumps(meta, indent=2))}</pre></details>"
