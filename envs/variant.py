@@ -181,8 +181,8 @@ def plant_loss(actions: FloatArray, observations: FloatArray) -> FloatArray:  # 
 def percentages(name: str, value: Any, n: int) -> FloatArray:
     """Return numbers from 0 to 100 as an array (n,), from one number or one per plant, or raise."""
     try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        numbers = real_numbers(value)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{OWNER}: {name} must be a number from 0 to 100, got {value!r}; pass a float.") from None
     if numbers.shape not in ((), (n,)):
         raise ValueError(f"{OWNER}: {name} must be one number or {n}, got shape {numbers.shape}; pass one per plant.")
@@ -193,11 +193,22 @@ def percentages(name: str, value: Any, n: int) -> FloatArray:
     return np.broadcast_to(numbers, (n,))
 
 
+def real_numbers(values: Any) -> FloatArray:
+    """Return values as a float array; raise TypeError for texts, dates, complex numbers and objects.
+
+    NumPy would read a text as the number it spells, and a date as a count of days.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"not real numbers: {array.dtype}")
+    return np.asarray(array, dtype=np.float64)
+
+
 def _finite(actions: Any, shape: tuple[int, ...]) -> FloatArray:
     """Return actions as a finite float array of the given shape, or raise."""
     try:
-        changes = np.asarray(actions, dtype=np.float64)
-    except (TypeError, ValueError):
+        changes = real_numbers(actions)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{OWNER}: action must be an array of numbers, got {actions!r}; see action_space.") from None
     if changes.shape != shape:
         raise ValueError(f"{OWNER}: action must have shape {shape}, got {changes.shape}; see action_space.")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 import agents
@@ -78,7 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, TypeError, OSError) as error:
         return fail(error)
     try:
-        run(config, study, agent, env)
+        with threadpool_limits(1):  # as in scripts/compare.py: the same sums in the same order on every machine
+            run(config, study, agent, env)
     except OSError as error:  # a full disk
         return fail(error)
     return 0

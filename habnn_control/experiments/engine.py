@@ -33,6 +33,7 @@ from habnn_control.support.files import (
     save_arrays,
 )
 
+_FORMULA = frozenset("=+-@\t\r")  # first characters of a cell that spreadsheets execute
 _KIND = "run"  # of the file of a finished run
 
 
@@ -286,16 +287,38 @@ def write_tables(folder: str | Path, study: Study) -> None:
 
 def read_tables(folder: str | Path, *names: str) -> tuple[pd.DataFrame, ...]:
     """Return tables of a results folder, the first of which must not be empty."""
-    tables = tuple(pd.read_csv(Path(folder) / f"{name}.csv") for name in names)
+    tables = tuple(read_csv(Path(folder) / f"{name}.csv") for name in names)
     if tables[0].empty:
         raise ValueError(f"study: {folder} must hold at least one finished run, got none; repeat the command.")
     return tables
 
 
 def write_csv(table: pd.DataFrame, path: str | Path) -> None:
-    """Write a table as CSV, atomically, no digit lost and with the same bytes on every machine."""
+    """Write a table as CSV, atomically, no digit lost and with the same bytes on every machine.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, which `read_csv` takes off again.
+    """
     with atomic_write(path) as file:
-        table.to_csv(file, index=False, lineterminator="\n")
+        _map_texts(table, lambda text: f"'{text}" if text.lstrip("'")[:1] in _FORMULA else text).to_csv(
+            file, index=False, lineterminator="\n"
+        )
+
+
+def read_csv(path: str | Path) -> pd.DataFrame:
+    """Return a table that `write_csv` wrote."""
+    return _map_texts(
+        pd.read_csv(path), lambda text: text[1:] if text[:1] == "'" and text.lstrip("'")[:1] in _FORMULA else text
+    )
+
+
+def _map_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """Return the table with every text changed; columns of numbers stay as they are."""
+    changed = {
+        name: column.map(lambda cell: change(cell) if isinstance(cell, str) and cell else cell)
+        for name, column in table.items()
+        if not pd.api.types.is_numeric_dtype(column)
+    }
+    return table.assign(**changed) if changed else table
 
 
 def index_columns(stored: Stored, factors: Sequence[str], repeats: Sequence[int]) -> dict[str, NDArray[Any]]:

@@ -94,8 +94,8 @@ def read_json(path: str | Path) -> Any:
 def save_arrays(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Save named arrays and a JSON header as one file, atomically and without pickle.
 
-    The file is an uncompressed npz archive that `numpy.load` opens, with one additional member, header.json. Its comment
-    is the SHA-256 digest of everything before. Equal content gives equal bytes.
+    The file is an uncompressed npz archive that `numpy.load` opens, with one additional member, header.json. Its
+    comment is the SHA-256 digest of everything before. Equal content gives equal bytes.
 
     Parameters
     ----------

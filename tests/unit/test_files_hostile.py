@@ -1,4 +1,4 @@
-"""Damaged and hostile files: one clear error that names the file, bounded memory, and nothing loaded that was changed."""
+"""Damaged and hostile files: one clear error that names the file, bounded memory, nothing loaded that was changed."""
 
 import io
 import json
@@ -114,7 +114,7 @@ def test_load_raises_on_compressed_bombs(tmp_path):
     path = tmp_path / "bomb"
     sealed(path, [header(), ("a.npy", npy((25_000_000,), data=bytes(200_000_000)))], zipfile.ZIP_DEFLATED)
     tracemalloc.start()
-    with pytest.raises(ValueError, match="'header.json' is compressed or too large"):
+    with pytest.raises(ValueError, match=r"'header\.json' is compressed or too large"):
         load_arrays(path, "demo")
     assert tracemalloc.get_traced_memory()[1] < 10 * path.stat().st_size
     tracemalloc.stop()
