@@ -232,5 +232,5 @@ def _in_bulk(values: Array) -> NDArray[np.bool_]:
     """Return which rows (n, columns) lie within 100 times the central 80 % of every column that varies there."""
     low, middle, high = np.quantile(values, (0.1, 0.5, 0.9), axis=0)
     width = np.where(high > low, high - low, np.inf)
-    usual = (np.abs(values - middle) <= _FAR * width).all(axis=1)
+    usual: NDArray[np.bool_] = (np.abs(values - middle) <= _FAR * width).all(axis=1)
     return usual if usual.any() else ~usual

@@ -313,8 +313,8 @@ def read_csv(path: str | Path) -> pd.DataFrame:
 
 def _map_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
     """Return the table with every text changed; columns of numbers stay as they are."""
-    changed = {
-        name: column.map(lambda cell: change(cell) if isinstance(cell, str) and cell else cell)
+    changed: dict[str, Any] = {
+        str(name): column.map(lambda cell: change(cell) if isinstance(cell, str) and cell else cell)
         for name, column in table.items()
         if not pd.api.types.is_numeric_dtype(column)
     }

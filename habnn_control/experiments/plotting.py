@@ -232,7 +232,7 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
 
 
 def _show_dollar_signs(figure: Any) -> None:
-    """Keep matplotlib from reading names of folders, agents and columns as formulas; the numbers of axes may be some."""
+    """Keep matplotlib from reading names of folders, agents and columns as formulas; numbers of axes may be some."""
     for axes in figure.axes:
         legends = [legend for legend in (axes.get_legend(), *figure.legends) if legend is not None]
         texts = [*axes.get_children(), axes.xaxis.label, axes.yaxis.label]

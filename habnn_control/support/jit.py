@@ -34,7 +34,7 @@ def compiler(folder: Path) -> Callable[..., Callable[[F], F]]:
 
     def decorator(*fastmath: str, inline: bool = False) -> Callable[[F], F]:
         def compile_lazily(function: F) -> F:
-            options = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
+            options: dict[str, Any] = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
             try:
                 dispatcher: Any = njit(cache=True, **options)(function)
             except RuntimeError:  # neither this folder nor the user's cache folder can be written to
@@ -52,8 +52,8 @@ def compiler(folder: Path) -> Callable[..., Callable[[F], F]]:
 def _warn_without_cache() -> None:
     """Log that compiled kernels cannot be stored."""
     logger.warning(
-        "jit: neither the installation nor the user's cache folder can be written to; every process compiles the kernels "
-        "anew, which takes about a minute. NUMBA_CACHE_DIR names another folder."
+        "jit: neither the installation nor the user's cache folder can be written to; every process compiles the "
+        "kernels anew, which takes about a minute. NUMBA_CACHE_DIR names another folder."
     )
 
 
