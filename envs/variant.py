@@ -16,6 +16,7 @@ from envs._kernels.benchmark import (
     CONSUMPTION,
     FATIGUE,
     GAIN,
+    LARGEST_COST,
     SETPOINT,
     SHIFT,
     VELOCITY,
@@ -37,7 +38,7 @@ DISCRETE_ACTIONS = np.array(list(product((-1.0, 0.0, 1.0), repeat=3)))  # (27, 3
 # consumption = m - z (1 + 0.005 m) with a standard normal z. The mean m is between 0 and exp(8.5) + 25 (1 + 1.24), the
 # largest operational cost and mis-calibration. |z| < 12.3: Box-Muller with 53-bit uniforms stays below 8.6, the
 # ziggurat of NumPy below 12.3.
-_LARGEST_MEAN, _LARGEST_NORMAL = math.exp(8.5) + 25.0 * (1.0 + 1.24), 12.3
+_LARGEST_MEAN, _LARGEST_NORMAL = LARGEST_COST + 25.0 * (1.0 + 1.24), 12.3
 FRAME_LOW = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -_LARGEST_NORMAL])
 FRAME_HIGH = np.array(
     [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]

@@ -82,6 +82,7 @@ def change(state, name, index, value):
     [
         ("plants", (0, 4), -1.0),  # fatigue
         ("plants", (0, 5), 1e9),  # consumption
+        ("plants", (0, 9), 1e6),  # an operational cost that the plant cannot have
         ("plants", (0, 4), 10**400),
         ("frames", (0, 0, 0), 101.0),
         ("frames", (0, 0, 4), -3.0),

@@ -1,6 +1,5 @@
 """Damaged and hostile files: one clear error that names the file, bounded memory, nothing loaded that was changed."""
 
-import io
 import json
 import os
 import time
@@ -16,9 +15,12 @@ import envs  # noqa: F401  # registers the environments
 from habnn_control import HABNN
 from habnn_control.experiments.provenance import write_meta
 from habnn_control.support import files
-from habnn_control.support.files import LARGEST_JSON, load_arrays, read_json, remove_leftovers, save_arrays
+from habnn_control.support.files import load_arrays, read_json, remove_leftovers, save_arrays
+from real_scripts import script
 
 N_MUTATIONS = 2000
+SCRIPT = script("_attack_files")
+CRAFTED, mutated, sealed, header, npy = (SCRIPT[name] for name in ("CRAFTED", "mutated", "sealed", "header", "npy"))
 
 
 @pytest.fixture
@@ -26,26 +28,6 @@ def network_file(tmp_path):
     path = tmp_path / "network"
     HABNN.control(2, 1, hidden=(2,)).save(path)
     return path
-
-
-def mutated(content, rng):
-    """Return bytes with a change of a random kind: bits, a run of bytes, a cut, a swap, an insertion."""
-    data, at = bytearray(content), int(rng.integers(len(content)))
-    kind, length = rng.integers(6), int(rng.integers(1, 40))
-    if kind == 0:
-        data[at] ^= 1 << int(rng.integers(8))
-    elif kind == 1:
-        data[at : at + length] = rng.bytes(len(data[at : at + length]))
-    elif kind == 2:
-        del data[at:]
-    elif kind == 3:
-        del data[at : at + length]
-    elif kind == 4:
-        other = int(rng.integers(len(content)))
-        data[at : at + length], data[other : other + length] = data[other : other + length], data[at : at + length]
-    else:
-        data[at:at] = rng.bytes(length)
-    return bytes(data)
 
 
 def test_load_raises_one_clear_error_on_thousands_of_mutations(network_file):
@@ -60,42 +42,6 @@ def test_load_raises_one_clear_error_on_thousands_of_mutations(network_file):
         with pytest.raises(ValueError, match=r"^load: .*network must be a habnn_control file"):
             HABNN.load(network_file)
     assert n_changed > 0.95 * N_MUTATIONS
-
-
-def sealed(path, members, compression=zipfile.ZIP_STORED):
-    """Write an archive with a right checksum: what an attacker would do."""
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", compression) as archive:
-        for name, content in members:
-            archive.writestr(zipfile.ZipInfo(name), content, compress_type=compression)
-        archive.comment = bytes(files._SEAL_SIZE)
-    body = memoryview(buffer.getvalue())[: -files._SEAL_SIZE]
-    path.write_bytes(bytes(body) + files._seal(body))
-
-
-def header(**more):
-    return "header.json", json.dumps({"format": "habnn_control", "format_version": 2, "kind": "demo", **more})
-
-
-def npy(shape, dtype="<f8", data=b""):
-    text = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape}}}".ljust(117) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode() + data
-
-
-CRAFTED = {
-    "huge shape": [header(), ("a.npy", npy((10**12,)))],
-    "huge item": [header(), ("a.npy", npy((), "|V2000000000"))],
-    "negative shape": [header(), ("a.npy", npy((-1,)))],
-    "objects": [header(), ("a.npy", npy((1,), "|O", b"\x80\x04N."))],
-    "fields": [header(), ("a.npy", npy((1,), [("x", "<f8")], bytes(8)))],
-    "no array": [header(), ("a.npy", b"hello")],
-    "unknown version": [header(), ("a.npy", b"\x93NUMPY\x09\x00" + bytes(20))],
-    "nested json": [("header.json", "[" * 100_000 + "]" * 100_000)],
-    "large json": [("header.json", " " * (LARGEST_JSON + 1) + "{}")],
-    "long number": [("header.json", "1" * 10_000)],
-    "not utf-8": [("header.json", b"\xff\xfe\x00")],
-    "no header": [("a.npy", npy((0,)))],
-}
 
 
 @pytest.mark.parametrize("name", CRAFTED)

@@ -9,73 +9,11 @@ import pytest
 from habnn_control import HABNN
 from habnn_control._network import kernels
 from habnn_control._network.factors import update_factorised
+from real_scripts import script
 
-NETWORKS = {
-    "control": lambda: HABNN.control(6, 2, hidden=(10,), scale=0.003, activation="leaky_relu", slope=0.3),
-    "deep": lambda: HABNN.control(6, 2, hidden=(10, 10)),
-    "drift": lambda: HABNN.control(6, 2, hidden=(10,), drift=1e-3, max_dof=200),
-    "outliers": lambda: HABNN.control(6, 2, hidden=(10,), outlier_threshold=5.0),
-    "observation": lambda: HABNN.control(6, 2, hidden=(10,), output_distance="observation"),
-    "gaussian control": lambda: HABNN.control(6, 2, hidden=(10,), dof=math.inf),
-    "paper": lambda: HABNN.paper(6, 2, hidden=(20,)),
-    "diagonal": lambda: HABNN(6, 2, hidden=(20,), noise_variance=0.1, noise_weight=10),
-    "tagi": lambda: HABNN.tagi(6, 2, hidden=(20,)),
-    "kbnn": lambda: HABNN.kbnn(6, 2, hidden=(10,)),
-    "linear": lambda: HABNN.control(6, 2, hidden=()),
-}
-N_HOSTILE = 300
-
-
-def clean(n, seed):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(n, 6))
-    y = np.stack([np.sin(x[:, 0]) + 0.5 * x[:, 1], x[:, 2] * np.tanh(x[:, 3])], axis=1)
-    return x, y + 0.1 * rng.normal(size=y.shape)
-
-
-def streams():
-    """Return the inputs and targets of each attack."""
-    rng = np.random.default_rng(2)
-    x, sign = rng.normal(size=(N_HOSTILE, 6)), (-1.0) ** np.arange(N_HOSTILE)[:, None]
-    sizes_x, sizes_y = 10 ** rng.uniform(-5, 99, size=x.shape), 10 ** rng.uniform(-5, 99, size=(N_HOSTILE, 2))
-    y = rng.normal(size=(N_HOSTILE, 2))
-    return {
-        "alternating 1e6": (x, np.tile(1e6 * sign, 2)),
-        "one 1e100": (x[:1], np.full((1, 2), 9.9e99)),
-        "constant 1e6": (x, np.full((N_HOSTILE, 2), 1e6)),
-        "targets of any size": (x, sign * sizes_y),
-        "inputs of any size": (np.sign(x) * sizes_x, y),
-        "all of any size": (np.sign(x) * sizes_x, sign * sizes_y),
-        "inputs of 1e6": (1e6 * x, y),
-        "inputs of 1e-90": (1e-90 * x, 1e-90 * y),
-        "one input": (np.repeat(x[:1], N_HOSTILE, axis=0), np.tile(1e6 * sign, 2)),
-    }
-
-
-def learn(network, x, y):
-    """Learn one by one and return how many samples were refused."""
-    refused = 0
-    for row, target in zip(x, y, strict=True):
-        try:
-            network.update(row, target)
-        except ValueError:
-            refused += 1
-    return refused
-
-
-def least_eigenvalue(network):
-    """Return the least eigenvalue of the scale matrices relative to the largest; the least scale if diagonal."""
-    least = math.inf
-    for scale in network.weight_scale_sq:
-        assert np.isfinite(scale).all()
-        values = np.linalg.eigvalsh(scale) if scale.ndim == 3 else scale
-        least = min(least, float((values.min(axis=1) / values.max(axis=1)).min()))
-    return least
-
-
-def error(network):
-    x, y = clean(500, seed=9)
-    return math.sqrt(np.mean((network.predict(x).mean - y) ** 2))
+SCRIPT = script("_attack_network")
+NETWORKS, clean, streams, learn = (SCRIPT[name] for name in ("NETWORKS", "clean", "streams", "learn"))
+least_eigenvalue, error = SCRIPT["least_eigenvalue"], SCRIPT["error"]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
