@@ -1,5 +1,6 @@
 """Attack the network with hostile streams, then let it learn clean data."""
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Any
@@ -85,6 +86,7 @@ def error(network: HABNN) -> float:
 
 def attack(effort: float) -> list[Outcome]:
     """Return the outcomes of all streams on all networks, and of random streams on random networks."""
+    logging.getLogger("habnn_control").setLevel(logging.ERROR)  # networks that start anew say so
     x, y = clean(5000, seed=8)
     least, ratio, refused, n_cases = 0.0, 0.0, 0, 0
     for make in NETWORKS.values():
