@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Action, RecurrentAgent, Step, keyword_names
+from agents.sensors import SensorCheck
 from envs import find_plant
 from habnn_control.control.actuator_search import find_actuators
 from habnn_control.control.excitation import Sweeps
@@ -119,6 +120,8 @@ class MPCAgent(RecurrentAgent):
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
         self._plan: Plan | None = None
+        self._sensors = SensorCheck(self.name, self._bounds)
+        self._held: Array | None = None  # the last observation, if entries of it were filled in
         self._sweeps = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
@@ -172,7 +175,7 @@ class MPCAgent(RecurrentAgent):
 
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
         self.model.begin(self._checked(observation))
-        self._plan = None
+        self._plan = self._held = None
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose().astype(self.env.action_space.dtype)
@@ -195,22 +198,38 @@ class MPCAgent(RecurrentAgent):
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
+        step, complete = self._repaired(step)
         try:
-            self.model.observe(step.action, step.next_observation)
-        except ValueError as error:  # not finite, or too large to learn from: counts as not measured
+            if complete:
+                self.model.observe(step.action, step.next_observation)
+            else:
+                self.model.skip(step.action, step.next_observation)
+        except ValueError as error:  # too large to learn from: counts as not measured
             logger.warning("%s: step %d is not learned from: %s", self.name, self._n_steps, error)
             self.model.skip(step.action)
         given = list(self.plant.exogenous)
         if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
             self._sweeps.disturbed = self._n_planned
             self._history = LossHistory()  # losses under other exogenous entries are no measure of these
-        if self._n_planned:
+        if self._n_planned and complete:
             after = np.asarray(step.next_observation, dtype=np.float64)
             self._history.append(float(self.plant.loss(step.action, after)))
         if self._log is not None:
             self._keep_log(step)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
             self._keep_snapshot()
+
+    def _repaired(self, step: Step) -> tuple[Step, bool]:
+        """Return a step whose missing readings are filled in, and whether all predicted entries were measured."""
+        if self._held is not None:
+            step = step._replace(observation=self._held)
+        reading = self._sensors.read(step.next_observation, step.action, self.model)
+        if reading.measured.all():
+            self._held = None
+            return step, True
+        self._held = reading.observation
+        outputs = slice(None) if self.prediction is None else self.prediction.indices
+        return step._replace(next_observation=reading.observation), bool(reading.measured[outputs].all())
 
     def _keep_log(self, step: Step) -> None:
         """Append a step to the log, and look for actuators in it."""
@@ -335,7 +354,9 @@ class MPCAgent(RecurrentAgent):
         self._sweeps.set_state(state["sweeps"])
         self._log = None
         if state["searching"]:
-            rows = zip(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True)
+            rows = zip(
+                *(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True
+            )
             self._log = [_Logged(*row) for row in rows]
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})

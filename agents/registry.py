@@ -151,10 +151,13 @@ def _rebuilt(
         raise _Unfit(
             f"load: {', '.join(absent)} must be given again, got nothing; {path} holds no functions and no objects."
         )
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and np.isnan(array).any():
-            raise ValueError(f"NaN in {name}")
     current = arrays.get(CURRENT)
+    for (
+        name,
+        array,
+    ) in arrays.items():  # the memory of a model is NaN before its first episode; a reading may be missing
+        if current is not None and name != CURRENT and array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"NaN in {name}")
     if current is not None and not (
         current.shape == env.observation_space.shape and current.dtype == env.observation_space.dtype
     ):

@@ -80,7 +80,7 @@ CRAFTED: dict[str, list[tuple[str, str | bytes]]] = {
 
 def attack(effort: float) -> list[Outcome]:
     """Return the outcomes of mutated and of crafted files."""
-    n = max(int(5000 * effort), 50)
+    n = max(int(3000 * effort), 50)
     with tempfile.TemporaryDirectory() as folder:
         path, env = Path(folder, "file"), gym.make("IndustrialBenchmark-v0")
         env.reset(seed=0)

@@ -104,7 +104,7 @@ def attack(effort: float) -> list[Outcome]:
         f"{told}at most {ratio:.2f} times that without attack",
         bool(least > -1e-9 and refused == 0 and ratio < 1.5),
     )
-    return [first, _random_attacks(max(int(1000 * effort), 10))]
+    return [first, _random_attacks(max(int(300 * effort), 10))]
 
 
 def _random_attacks(n: int) -> Outcome:

@@ -8,7 +8,9 @@ from habnn_control.control.plant import Actuators, Bounds, Plant
 Array = NDArray[np.float64]
 
 _SPARE_SAMPLES = 3  # beyond one sample per action: a fit that must be believed needs samples to be wrong about
-_TOLERANCE = 0.05  # largest error of a motion, in parts of the motion: smaller than what a model learns in tens of steps
+_TOLERANCE = (
+    0.05  # largest error of a motion, in parts of the motion: smaller than what a model learns in tens of steps
+)
 
 
 def find_actuators(
