@@ -121,7 +121,6 @@ class MPCAgent(RecurrentAgent):
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
         self._plan: Plan | None = None
         self._sensors = SensorCheck(self.name, self._bounds)
-        self._held: Array | None = None  # the last observation, if entries of it were filled in
         self._sweeps = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
@@ -175,7 +174,8 @@ class MPCAgent(RecurrentAgent):
 
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
         self.model.begin(self._checked(observation))
-        self._plan = self._held = None
+        self._plan = None
+        self._sensors.begin()
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose().astype(self.env.action_space.dtype)
@@ -198,7 +198,7 @@ class MPCAgent(RecurrentAgent):
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
-        step, complete = self._repaired(step)
+        step, complete = self._sensors.repaired(step, self.model, self.prediction)
         try:
             if complete:
                 self.model.observe(step.action, step.next_observation)
@@ -218,18 +218,6 @@ class MPCAgent(RecurrentAgent):
             self._keep_log(step)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
             self._keep_snapshot()
-
-    def _repaired(self, step: Step) -> tuple[Step, bool]:
-        """Return a step whose missing readings are filled in, and whether all predicted entries were measured."""
-        if self._held is not None:
-            step = step._replace(observation=self._held)
-        reading = self._sensors.read(step.next_observation, step.action, self.model)
-        if reading.measured.all():
-            self._held = None
-            return step, True
-        self._held = reading.observation
-        outputs = slice(None) if self.prediction is None else self.prediction.indices
-        return step._replace(next_observation=reading.observation), bool(reading.measured[outputs].all())
 
     def _keep_log(self, step: Step) -> None:
         """Append a step to the log, and look for actuators in it."""

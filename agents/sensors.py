@@ -1,12 +1,12 @@
 """Readings that sensors cannot have made: found, replaced by what the model expects, and logged once per kind."""
 
 import logging
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.control.model import DynamicsModel
+from agents.base import Step
+from habnn_control.control.model import DynamicsModel, StepPrediction
 from habnn_control.control.plant import Bounds
 
 logger = logging.getLogger(__name__)
@@ -15,21 +15,10 @@ Array = NDArray[np.float64]
 _TOLERANCE = 1e-6  # of a bound, relative: spaces and observations may be rounded to float32
 
 
-class Reading(NamedTuple):
-    """An observation with the entries that were not measured filled in.
-
-    Attributes
-    ----------
-    observation : array, shape (n_observed,)
-    measured : array of bool, shape (n_observed,)
-    """
-
-    observation: Array
-    measured: NDArray[np.bool_]
-
-
 class SensorCheck:
-    """Tells which entries of an observation were measured: those that are finite and inside the observation space.
+    """Find out which entries of observations were measured, and fill in the others.
+
+    An entry was measured if it is finite and inside the observation space.
 
     Parameters
     ----------
@@ -43,21 +32,32 @@ class SensorCheck:
         slack = [_TOLERANCE * np.maximum(np.abs(end), 1.0) for end in (bounds.low, bounds.high)]
         self._low, self._high = bounds.low - slack[0], bounds.high + slack[1]
         self._told: set[tuple[int, str]] = set()
+        self._held: Array | None = None  # the last observation, if entries of it were filled in
 
-    def read(self, observation: NDArray[np.generic], action: Array, model: DynamicsModel) -> Reading:
-        """Return the observation after `action`; a missing entry is the model's expectation, or the entry before.
+    def begin(self) -> None:
+        """Start an episode, whose first observation is complete."""
+        self._held = None
 
-        The model must not have observed the step yet.
+    def repaired(self, step: Step, model: DynamicsModel, prediction: StepPrediction | None) -> tuple[Step, bool]:
+        """Return a step with missing entries filled in, and whether all entries that the model predicts were measured.
+
+        A missing entry is what the model expects: exogenous entries stay, known actuators move as the action says. The
+        observation before the step is the one that was filled in then. The model must not have observed the step yet.
         """
-        values = np.array(observation, dtype=np.float64)
+        if self._held is not None:
+            step = step._replace(observation=self._held)
+        values = np.array(step.next_observation, dtype=np.float64)
         finite = np.isfinite(values)
         measured = finite & (values >= self._low) & (values <= self._high)
         if measured.all():
-            return Reading(values, measured)
+            self._held = None
+            return step, True
         self._tell(values, finite, measured)
-        actions = np.asarray(action, dtype=np.float64)[None, None]
+        actions = np.asarray(step.action, dtype=np.float64)[None, None]
         expected = model.forecast(model.memory, actions).observations[0, 0]
-        return Reading(np.where(measured, values, np.clip(expected, self._low, self._high)), measured)
+        self._held = np.where(measured, values, np.clip(expected, self._low, self._high))
+        outputs = slice(None) if prediction is None else prediction.indices
+        return step._replace(next_observation=self._held), bool(measured[outputs].all())
 
     def _tell(self, values: Array, finite: NDArray[np.bool_], measured: NDArray[np.bool_]) -> None:
         for entry in np.flatnonzero(~measured):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control._network.checks import check_finite_inputs, check_input_variance, check_matrix
+from habnn_control._network.checks import check_finite_inputs, check_input_variance, check_matrix, check_samples
 from habnn_control._network.forward import BatchForwardPass
 from habnn_control._network.learning import Learner
 from habnn_control._network.parameters import Parameters, check_sizes
@@ -262,7 +262,7 @@ class HABNN:
             Whether to show a bar that counts the passes.
         """
         n_passes, rng = whole("passes", passes, 1), np.random.default_rng(whole("seed", seed, 0))
-        x, y = self._checked_samples(inputs, targets)
+        x, y = check_samples(inputs, targets, self.settings.n_inputs, self.settings.n_outputs)
         before = self.get_state()
         self._batch.clear_cache()
         try:
@@ -274,18 +274,6 @@ class HABNN:
             self.set_state(before)
             raise
         return self
-
-    def _checked_samples(self, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
-        """Return inputs (n, n_inputs) and targets (n, n_outputs) as float arrays, or raise."""
-        y = np.asarray(targets, dtype=np.float64)
-        y = y[:, None] if y.ndim == 1 and self.settings.n_outputs == 1 else y
-        x = check_matrix("inputs", inputs, self.settings.n_inputs)
-        y = check_matrix("targets", y, self.settings.n_outputs)
-        if len(x) != len(y):
-            raise ValueError(
-                f"HABNN: targets must have one row per sample, got {len(y)} for {len(x)} inputs; pass equal lengths."
-            )
-        return x, y
 
     def add_bias_noise(self, variances: ArrayLike) -> None:
         """Add process noise to the output biases, as the prediction step of a random-walk Kalman filter.
