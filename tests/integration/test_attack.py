@@ -27,7 +27,7 @@ def test_attack_raises_on_unknown_section(capsys):
 def test_attack_page_shows_a_full_run_and_existing_tests():
     page = (ROOT / "docs/reliability.md").read_text()
     rows = re.findall(ROWS, page, flags=re.MULTILINE)
-    assert len(rows) == 9
+    assert {attack.partition(":")[0] for attack, *_ in rows} >= {"network", "files", "plant"}
     assert {passed for *_, passed in rows} == {"yes"}
     tests = set(re.findall(r"tests/\S+?\.py", page))
     assert len(tests) > 10
