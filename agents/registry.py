@@ -125,8 +125,8 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
         raise
     except KeyError as missing:
         raise ValueError(
-            f"load: {path} must hold {missing} of a {header.get('agent', 'saved')} agent, got the file of another release; "
-            "load it with the one that saved it."
+            f"load: {path} must hold {missing} of a {header.get('agent', 'saved')} agent, got the file of another "
+            "release; load it with the one that saved it."
         ) from missing
     except Exception as error:  # parts that do not fit together can fail anywhere; here the file has a name
         raise ValueError(
