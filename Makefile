@@ -6,7 +6,7 @@ REGRESSION := $(VENV)/.regression
 DATA := ../shared/uci
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow lint compare paper uci benchmark clean
+.PHONY: help install test slow lint compare paper uci benchmark attack licences clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -52,6 +52,12 @@ uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour); download
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json
+
+attack: $(INSTALLED)  ## Attack the network, files, studies and the plant; under 15 minutes.
+	$(BIN)/python scripts/attack.py --out results/attack
+
+licences: $(INSTALLED)  ## List the licences of all installed distributions.
+	$(BIN)/python scripts/licences.py
 
 clean:  ## Remove the virtual environment and caches; results/ and runs/ stay.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Action, RecurrentAgent, Step, keyword_names
+from agents.sensors import SensorCheck
 from envs import find_plant
-from habnn_control.control.actuator_search import find_actuators
+from habnn_control.control.actuator_search import StepLog, find_actuators
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, LossHistory, Probing
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
@@ -27,22 +28,12 @@ Array = NDArray[np.float64]
 ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
-_LONGEST_SEARCH = 100  # steps after which actuators that were not found are left to the model
 _LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
 ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
     "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
     "ensemble": ("agents.ensemble", "EnsembleModel"),
 }
-
-
-class _Logged(NamedTuple):
-    """A step of the log: one row of a `Transitions`."""
-
-    observation: Array
-    action: Array
-    next_observation: Array
-    start: bool
 
 
 class _State(NamedTuple):
@@ -119,11 +110,12 @@ class MPCAgent(RecurrentAgent):
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
         self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
         self._plan: Plan | None = None
+        self._sensors = SensorCheck(self.name, self._bounds)
         self._motion = self._excitation()
         self._history = LossHistory()
         self._n_steps = 0  # learned from online
         searches = actuators != "learned" and self.plant.actuators is None
-        self._log: list[_Logged] | None = [] if searches else None  # steps in which actuators are looked for
+        self._log = StepLog() if searches else None  # steps in which actuators are looked for
         self._snapshot = self.model.snapshot()
 
     def _excitation(self) -> Sweeps | Bursts:
@@ -173,6 +165,7 @@ class MPCAgent(RecurrentAgent):
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
         self.model.begin(self._checked(observation))
         self._plan = None
+        self._sensors.begin()
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose().astype(self.env.action_space.dtype)
@@ -195,41 +188,39 @@ class MPCAgent(RecurrentAgent):
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
+        step, complete = self._sensors.repaired(step, self.model, self.prediction)
         try:
-            self.model.observe(step.action, step.next_observation)
-        except ValueError as error:  # not finite, or too large to learn from: counts as not measured
+            if complete:
+                self.model.observe(step.action, step.next_observation)
+            else:
+                self.model.skip(step.action, step.next_observation)
+        except ValueError as error:  # too large to learn from: counts as not measured
             logger.warning("%s: step %d is not learned from: %s", self.name, self._n_steps, error)
             self.model.skip(step.action)
+            complete = False
         given = list(self.plant.exogenous)
         if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
             if isinstance(self._motion, Sweeps):
                 self._motion.disturbed = self._n_planned
             self._history = LossHistory()  # losses under other exogenous entries are no measure of these
-        if self._n_planned:
+        if self._n_planned and complete:
             after = np.asarray(step.next_observation, dtype=np.float64)
             self._history.append(float(self.plant.loss(step.action, after)))
         if self._log is not None:
-            self._keep_log(step)
+            self._keep_log(step, complete)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
             self._keep_snapshot()
 
-    def _keep_log(self, step: Step) -> None:
+    def _keep_log(self, step: Step, complete: bool) -> None:
         """Append a step to the log, and look for actuators in it."""
-        before, action, after = (
-            np.array(part, dtype=np.float64) for part in (step.observation, step.action, step.next_observation)
-        )
-        if not (np.isfinite(before).all() and np.isfinite(after).all()):
-            self._log = []  # a model cannot learn across a gap
-            return
         assert self._log is not None
-        starts = not (self._log and np.array_equal(self._log[-1].next_observation, before))
-        self._log.append(_Logged(before, action, after, starts))
-        self._search_actuators(self._logged())
-        if self.plant.actuators is not None or len(self._log) == _LONGEST_SEARCH:
+        if not complete:
+            self._log.clear()
+            return
+        self._log.append(step.observation, step.action, step.next_observation)
+        self._search_actuators(self._log.transitions)
+        if self.plant.actuators is not None or self._log.is_full:
             self._log = None
-
-    def _logged(self) -> Transitions:
-        return Transitions(*(np.array(part) for part in zip(*(self._log or ()), strict=True)))
 
     def _search_actuators(self, log: Transitions) -> None:
         """Start the model anew with the actuators that a log shows, if it shows any."""
@@ -246,7 +237,7 @@ class MPCAgent(RecurrentAgent):
         progress = self._motion.get_state()
         self._motion = self._excitation()
         self._motion.set_state(progress)
-        self._plan = None
+        self._plan, self._snapshot = None, self.model.snapshot()
 
     def _keep_snapshot(self) -> None:
         if self.model.is_sound():
@@ -323,7 +314,7 @@ class MPCAgent(RecurrentAgent):
             "history_moments": self._history.moments,
         }
         model = {f"model_{name}": value for name, value in self.model.snapshot().items()}
-        log = {f"{_LOG}{k}": v for k, v in self._logged()._asdict().items()} if self._log else {}
+        log = {f"{_LOG}{k}": v for k, v in self._log.transitions._asdict().items()} if self._log else {}
         found = self.plant.actuators
         state = {
             "n_steps": self._n_steps,
@@ -338,12 +329,9 @@ class MPCAgent(RecurrentAgent):
         if self.plant.actuators is None and state["actuators"] is not None:
             self._take_over(Actuators(*state["actuators"]))
         self._motion.set_state(state["motion"])
-        self._log = None
-        if state["searching"]:
-            rows = zip(
-                *(arrays[f"{_LOG}{name}"] for name in Transitions._fields if f"{_LOG}{name}" in arrays), strict=True
-            )
-            self._log = [_Logged(*row) for row in rows]
+        self._log = StepLog() if state["searching"] else None
+        if f"{_LOG}actions" in arrays:
+            self._log = StepLog(Transitions(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields)))
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
         self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]), arrays["history_moments"])

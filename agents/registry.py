@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
+import numpy as np
 
 from agents.base import CURRENT, Agent, describe_spaces
 from agents.presets import ABLATIONS, PAPER, PETS, SCRIPTED, TUNED
@@ -118,24 +119,52 @@ def load(path: str | Path, env: gym.Env[Any, Any], **settings: Any) -> Agent:
     Agent
     """
     header, arrays = load_arrays(path, "agent")
+    try:
+        return _rebuilt(path, header, arrays, env, settings)
+    except _Unfit:
+        raise
+    except KeyError as missing:
+        raise ValueError(
+            f"load: {path} must hold {missing} of a {header.get('agent', 'saved')} agent, got the file of another "
+            "release; load it with the one that saved it."
+        ) from missing
+    except Exception as error:  # parts that do not fit together can fail anywhere; here the file has a name
+        raise ValueError(
+            f"load: {path} must hold a whole agent that fits the given settings, got parts that do not ({error}); "
+            "save the agent again."
+        ) from error
+
+
+class _Unfit(ValueError):
+    """The file is sound, but the arguments of `load` do not go with it."""
+
+
+def _rebuilt(
+    path: str | Path, header: dict[str, Any], arrays: dict[str, Any], env: gym.Env[Any, Any], settings: dict[str, Any]
+) -> Agent:
     spaces = describe_spaces(env)
     if header["spaces"] != spaces:
-        raise ValueError(
+        raise _Unfit(
             f"load: env must have the spaces {header['spaces']} of {path}, got {spaces}; make the same environment."
         )
     if absent := sorted(set(header["left_out"]) - settings.keys()):
-        raise ValueError(
+        raise _Unfit(
             f"load: {', '.join(absent)} must be given again, got nothing; {path} holds no functions and no objects."
         )
+    current = arrays.get(CURRENT)
+    for (
+        name,
+        array,
+    ) in arrays.items():  # the memory of a model is NaN before its first episode; a reading may be missing
+        if current is not None and name != CURRENT and array.dtype.kind == "f" and np.isnan(array).any():
+            raise ValueError(f"NaN in {name}")
+    if current is not None and not (
+        current.shape == env.observation_space.shape and current.dtype == env.observation_space.dtype
+    ):
+        raise ValueError(f"{CURRENT} of shape {current.shape} and dtype {current.dtype}")
     agent = make(header["agent"], env, header["seed"], **header["settings"] | settings)
-    agent._current = arrays.get(CURRENT)
-    try:
-        agent._restore(header["state"], arrays)
-    except KeyError as missing:
-        raise ValueError(
-            f"load: {path} must hold {missing} of a {header['agent']} agent, got the file of another release; load it "
-            "with the one that saved it."
-        ) from missing
+    agent._current = current
+    agent._restore(header["state"], arrays)
     return agent
 
 

@@ -1,6 +1,5 @@
 """The report of a control study: what is specific to its environment, its agents and the HABNN paper."""
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from envs import find_plant
 from habnn_control.experiments import report
 from habnn_control.experiments.plotting import Reference
 from habnn_control.experiments.report import Presentation
+from habnn_control.support.files import read_json
 
 _THRESHOLD = 250.0  # runs on the Industrial Benchmark above it have missed a good operating point
 # Sums of rewards as others publish them: NeoRL, undiscounted over 1000 steps; Siemens (LION, WSBC, MOOSE), discounted.
@@ -82,7 +82,9 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
 
 def _configuration(folder: str | Path) -> dict[str, Any]:
     """Return what config.json says of environment and agents; folders of older releases name no environment."""
-    config = json.loads((Path(folder) / "config.json").read_text())
+    config = read_json(Path(folder) / "config.json")
+    if not isinstance(config, dict):
+        raise ValueError(f"report: {folder}/config.json must hold an object, got {config!r:.60}; choose another one.")
     return {"env": BENCHMARK, "arguments": {}, "agents": [], "agent_settings": {}, "plugins": [], **config}
 
 

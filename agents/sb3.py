@@ -74,6 +74,9 @@ class SB3Agent(Agent):
             device="cpu",
             **settings,
         )
+        if not (settings.get("verbose") or settings.get("tensorboard_log")):
+            # SB3's own logger would make a folder in the temporary directory for every run.
+            self.model.set_logger(sb3.common.logger.Logger(folder=None, output_formats=[]))
 
     @classmethod
     def setting_names(cls) -> list[str]:

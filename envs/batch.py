@@ -12,7 +12,7 @@ from envs._kernels.benchmark import FloatArray
 from envs.mirror import Mirror
 from envs.siemens import SiemensSimulator
 from envs.simulator import NumbaSimulator, possible
-from envs.variant import OWNER, Variant
+from envs.variant import FRAME_HIGH, FRAME_LOW, OWNER, Variant, real_numbers
 
 N_FRAME = 6  # entries per frame: setpoint, velocity, gain, shift, fatigue, consumption, the first six of a state
 
@@ -118,8 +118,12 @@ class PlantBatch:
         check_entries(state, "plants", "frames", "generators")
         plants = _numbers("plants", state["plants"], self._simulator.states.shape)
         frames = _numbers("frames", state["frames"], self._frames.shape)
-        if not possible(plants).all():
+        if not (possible(plants).all() and _observable(plants[:, :N_FRAME])):
             raise ValueError(f"{OWNER}: state['plants'] must be states of plants, got {plants}; save it again.")
+        if not _observable(frames):
+            raise ValueError(
+                f"{OWNER}: state['frames'] must lie in the observation space, got {frames}; save it again."
+            )
         if not isinstance(state["generators"], list):
             raise TypeError(f"{OWNER}: state['generators'] must be a list, got {state['generators']!r}; save it again.")
         generators = [_generator(saved) for saved in state["generators"]]
@@ -130,6 +134,11 @@ class PlantBatch:
         self._simulator.reseed(generators)
         self._simulator.states, self._frames, self._started = plants, frames, True
         return generators
+
+
+def _observable(frames: FloatArray) -> bool:
+    """Return whether frames (..., N_FRAME) lie in the observation space."""
+    return bool(((frames >= FRAME_LOW) & (frames <= FRAME_HIGH)).all())
 
 
 def check_entries(state: Any, *names: str) -> None:
@@ -143,8 +152,8 @@ def check_entries(state: Any, *names: str) -> None:
 def _numbers(name: str, values: Any, shape: tuple[int, ...]) -> FloatArray:
     """Return an entry of a saved state as a finite float array of the given shape, or raise."""
     try:
-        numbers = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
+        numbers = real_numbers(values).copy()
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{OWNER}: state[{name!r}] must be numbers, got {values!r}; save the state again.") from None
     if numbers.shape != shape or not np.isfinite(numbers).all():
         raise ValueError(
@@ -159,7 +168,7 @@ def _generator(saved: Any) -> np.random.Generator:
     bit_generator = np.random.PCG64(0)
     try:
         bit_generator.state = saved
-    except (TypeError, ValueError, KeyError) as problem:
+    except (TypeError, ValueError, KeyError, OverflowError) as problem:
         raise ValueError(
             f"{OWNER}: state['generators'] must hold states of NumPy's PCG64, got {saved!r}; save the state again."
         ) from problem

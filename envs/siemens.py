@@ -101,10 +101,24 @@ class SiemensSimulator:
 
     def __init__(self, n: int, wandering: bool) -> None:
         self.states = np.zeros((n, N_STATE))
+        self._wandering = wandering
         self._generators: list[np.random.Generator] = []
+        self._load()
+
+    def _load(self) -> None:
+        """Make the object of the Siemens code; `step` writes the state of a plant to it before each use."""
         # A fixed generator, because the constructor of IDS draws numbers that no plant uses.
         self._random = SimpleNamespace(**_legacy_functions(np.random.default_rng(0)))
-        self._ids = load_ids(self._random)(stationary_p=not wandering)
+        self._ids = load_ids(self._random)(stationary_p=not self._wandering)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the Siemens code, which belongs to one simulator and cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name not in ("_random", "_ids")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take up a state of `__getstate__`: a copy is independent of the original."""
+        vars(self).update(state)
+        self._load()
 
     def reseed(self, generators: Sequence[np.random.Generator]) -> None:
         """Replace the random generators, one per plant."""

@@ -11,6 +11,7 @@ from envs._kernels.benchmark import (
     DIRECTION,
     DOMAIN,
     FATIGUE,
+    LARGEST_COST,
     MARKOV_NAMES,
     N_MARKOV,
     N_NOISE,
@@ -24,6 +25,7 @@ from envs._kernels.benchmark import (
 )
 from envs._kernels.goldstone import STRONGEST
 
+_ROUNDING = 1.0 + 1e-12  # of costs, which the two simulators compute in different ways
 _BLOCK = 64  # steps of noise per draw: few calls, and the noise of 1024 plants still fits into the processor cache
 
 
@@ -102,12 +104,12 @@ def possible(states: FloatArray) -> NDArray[np.bool_]:
 
     The kernel indexes tables with parts of the state and is memory-safe on reachable states only.
     """
-    positions = states[..., SETPOINT:FATIGUE]
+    positions, costs = states[..., SETPOINT:FATIGUE], states[..., OLDEST_COST : NEWEST_COST + 1]
     direction = states[..., DIRECTION]
     good: NDArray[np.bool_] = (
         np.isfinite(states).all(axis=-1)
         & ((positions >= 0.0) & (positions <= 100.0)).all(axis=-1)
-        & (states[..., OLDEST_COST : NEWEST_COST + 1] > 0.0).all(axis=-1)
+        & ((costs > 0.0) & (costs <= LARGEST_COST * _ROUNDING)).all(axis=-1)
         & (np.abs(states[..., [DOMAIN, RESPONSE]]) == 1.0).all(axis=-1)
         & (np.abs(direction) <= STRONGEST)
         & (direction == np.rint(direction))

@@ -16,6 +16,7 @@ from envs._kernels.benchmark import (
     CONSUMPTION,
     FATIGUE,
     GAIN,
+    LARGEST_COST,
     SETPOINT,
     SHIFT,
     VELOCITY,
@@ -37,7 +38,7 @@ DISCRETE_ACTIONS = np.array(list(product((-1.0, 0.0, 1.0), repeat=3)))  # (27, 3
 # consumption = m - z (1 + 0.005 m) with a standard normal z. The mean m is between 0 and exp(8.5) + 25 (1 + 1.24), the
 # largest operational cost and mis-calibration. |z| < 12.3: Box-Muller with 53-bit uniforms stays below 8.6, the
 # ziggurat of NumPy below 12.3.
-_LARGEST_MEAN, _LARGEST_NORMAL = math.exp(8.5) + 25.0 * (1.0 + 1.24), 12.3
+_LARGEST_MEAN, _LARGEST_NORMAL = LARGEST_COST + 25.0 * (1.0 + 1.24), 12.3
 FRAME_LOW = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -_LARGEST_NORMAL])
 FRAME_HIGH = np.array(
     [100.0, 100.0, 100.0, 100.0, 300.0, _LARGEST_MEAN + _LARGEST_NORMAL * (1.0 + 0.005 * _LARGEST_MEAN)]
@@ -181,8 +182,8 @@ def plant_loss(actions: FloatArray, observations: FloatArray) -> FloatArray:  # 
 def percentages(name: str, value: Any, n: int) -> FloatArray:
     """Return numbers from 0 to 100 as an array (n,), from one number or one per plant, or raise."""
     try:
-        numbers = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
+        numbers = real_numbers(value)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{OWNER}: {name} must be a number from 0 to 100, got {value!r}; pass a float.") from None
     if numbers.shape not in ((), (n,)):
         raise ValueError(f"{OWNER}: {name} must be one number or {n}, got shape {numbers.shape}; pass one per plant.")
@@ -193,11 +194,22 @@ def percentages(name: str, value: Any, n: int) -> FloatArray:
     return np.broadcast_to(numbers, (n,))
 
 
+def real_numbers(values: Any) -> FloatArray:
+    """Return values as a float array; raise TypeError for texts, dates, complex numbers and objects.
+
+    NumPy would read a text as the number it spells, and a date as a count of days.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"not real numbers: {array.dtype}")
+    return np.asarray(array, dtype=np.float64)
+
+
 def _finite(actions: Any, shape: tuple[int, ...]) -> FloatArray:
     """Return actions as a finite float array of the given shape, or raise."""
     try:
-        changes = np.asarray(actions, dtype=np.float64)
-    except (TypeError, ValueError):
+        changes = real_numbers(actions)
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{OWNER}: action must be an array of numbers, got {actions!r}; see action_space.") from None
     if changes.shape != shape:
         raise ValueError(f"{OWNER}: action must have shape {shape}, got {changes.shape}; see action_space.")

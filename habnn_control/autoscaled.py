@@ -24,6 +24,9 @@ RECOMMENDED: dict[str, Any] = {
     "noise_weight": 300.0,
 }
 
+_FAR = 100.0  # distance from the others, relative to their spread, beyond which a value is a fault
+_LARGEST = 1e100  # values that can be squared, and their squares summed
+
 
 _EFFECT_ROWS = 300  # samples over which the effect of an input is averaged
 _SMALLEST_EFFECT = 0.03  # so that an input that seems not to matter can still be found to matter
@@ -46,9 +49,9 @@ class AutoscaledHABNN:
     """Regression on raw data with a HABNN, in closed form, without a separate scaling step.
 
     `fit` starts anew, `partial_fit` and `update` continue. The first `warmup` samples are stored. Their means and
-    standard deviations become the scaling of the network, which then learns from the stored and from all later
-    samples. The scaling never changes afterwards: with full covariance a change of scaling is equivalent to an exact
-    change of the first layer's weights, so later statistics would only change the prior.
+    standard deviations, without gross outliers, become the scaling of the network, which then learns from the stored
+    and from all later samples. The scaling never changes afterwards: with full covariance a change of scaling is
+    equivalent to an exact change of the first layer's weights, so later statistics would only change the prior.
 
     Extrapolation. The range of each input is recorded. Where x leaves the box of these ranges, by a distance e measured
     in standard deviations, the prediction returns to the distribution of all targets seen, as a Gaussian process with a
@@ -121,6 +124,10 @@ class AutoscaledHABNN:
         progress_bar : bool
             Whether to show a bar that counts the passes.
         """
+        if len(np.atleast_1d(np.asarray(inputs))) == 0:
+            raise ValueError(
+                "AutoscaledHABNN: inputs must have at least one row, got none; pass samples to learn from."
+            )
         anew = type(self)(**self._given)
         try:
             anew.partial_fit(inputs, targets, progress_bar)
@@ -182,7 +189,12 @@ class AutoscaledHABNN:
     # ------------------------------------------------------------------ scaling
 
     def _set_scaling(self, x: Array, y: Array) -> None:
-        """Take means and standard deviations of the warm-up samples as scaling; a constant input has none yet."""
+        """Take means and standard deviations of the warm-up samples as scaling; a constant input has none yet.
+
+        Samples with a value that is far outside the bulk of the others are faults and do not count.
+        """
+        usual = _in_bulk(x) & _in_bulk(y)
+        x, y = x[usual], y[usual]
         constant = x.min(axis=0) == x.max(axis=0)
         self._loc = np.where(constant, x[0], x.mean(axis=0))
         self._scale = np.where(constant, 0.0, x.std(axis=0))  # 0: unknown
@@ -215,11 +227,13 @@ class AutoscaledHABNN:
         return np.asarray(np.exp(-0.5 * np.sum(excess**2, axis=1, keepdims=True)))
 
     def _finish(self, x: Array, y: Array) -> None:
-        """End the warm-up; update the input ranges, and mean and variance of the targets.
+        """End the warm-up; update the input ranges, and mean and variance of the targets, without faulty targets.
 
         The sums are updated in Chan's parallel form of Welford's method.
         """
         self._kept = None
+        usual = (np.abs(y - self._target_loc) <= _FAR * self._target_scale).all(axis=1)
+        x, y = x[usual], y[usual]
         if len(x) == 0:
             return
         self._low, self._high = np.minimum(self._low, x.min(axis=0)), np.maximum(self._high, x.max(axis=0))
@@ -248,6 +262,17 @@ class AutoscaledHABNN:
                 raise ValueError(
                     f"AutoscaledHABNN: {name} must have shape ({len(x)}, {width}), got {value.shape}; reshape it."
                 )
-            if not np.isfinite(value).all():
-                raise ValueError(f"AutoscaledHABNN: {name} must be finite, got NaN or infinity; remove its rows.")
+            if not (np.abs(value) < _LARGEST).all():
+                raise ValueError(
+                    f"AutoscaledHABNN: {name} must be finite and below {_LARGEST:g}, got NaN, infinity or more; remove "
+                    "their rows."
+                )
         return x, y
+
+
+def _in_bulk(values: Array) -> NDArray[np.bool_]:
+    """Return which rows (n, columns) lie within 100 times the central 80 % of every column that varies there."""
+    low, middle, high = np.quantile(values, (0.1, 0.5, 0.9), axis=0)
+    width = np.where(high > low, high - low, np.inf)
+    usual: NDArray[np.bool_] = (np.abs(values - middle) <= _FAR * width).all(axis=1)
+    return usual if usual.any() else ~usual

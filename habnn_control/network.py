@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control._network.checks import check_finite_inputs, check_input_variance, check_matrix
+from habnn_control._network.checks import check_finite_inputs, check_input_variance, check_matrix, check_samples
 from habnn_control._network.forward import BatchForwardPass
 from habnn_control._network.learning import Learner
-from habnn_control._network.parameters import Parameters
+from habnn_control._network.parameters import Parameters, check_sizes
 from habnn_control._network.settings import NetworkSettings, whole
 from habnn_control.student_t import StudentT
 from habnn_control.support.files import load_arrays, save_arrays
@@ -99,8 +99,13 @@ class HABNN:
     directions that the sample does not determine. Both have the same locations after one sample.
 
     Differs also where the equations diverge. An outlier that would multiply the scales by more than 100 (35 predictive
-    scales from the location at dof 12; no limit for Gaussian weights) is clipped to that distance. No squared scale
-    exceeds a million times its prior.
+    scales from the location at dof 12; 1000 for Gaussian weights) is clipped to that distance. No squared scale
+    exceeds a million times its prior. Where the update of a scale matrix would cancel, it goes through the Cholesky
+    factor of the matrix.
+
+    Recovery: after a sample that is more than 25 predictive scales off, or has an entry above 1000, a second network
+    learns beside this one, from the prior. If it is clearly better after 100 to 3200 samples, its parameters replace
+    those of this network, with a logged warning. `update` and `fit` with one pass take twice the time meanwhile.
 
     Symbols: a is the pre-activation and z the post-activation, as in the paper. cuTAGI swaps the two letters.
     """
@@ -257,7 +262,7 @@ class HABNN:
             Whether to show a bar that counts the passes.
         """
         n_passes, rng = whole("passes", passes, 1), np.random.default_rng(whole("seed", seed, 0))
-        x, y = self._checked_samples(inputs, targets)
+        x, y = check_samples(inputs, targets, self.settings.n_inputs, self.settings.n_outputs)
         before = self.get_state()
         self._batch.clear_cache()
         try:
@@ -269,18 +274,6 @@ class HABNN:
             self.set_state(before)
             raise
         return self
-
-    def _checked_samples(self, inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
-        """Return inputs (n, n_inputs) and targets (n, n_outputs) as float arrays, or raise."""
-        y = np.asarray(targets, dtype=np.float64)
-        y = y[:, None] if y.ndim == 1 and self.settings.n_outputs == 1 else y
-        x = check_matrix("inputs", inputs, self.settings.n_inputs)
-        y = check_matrix("targets", y, self.settings.n_outputs)
-        if len(x) != len(y):
-            raise ValueError(
-                f"HABNN: targets must have one row per sample, got {len(y)} for {len(x)} inputs; pass equal lengths."
-            )
-        return x, y
 
     def add_bias_noise(self, variances: ArrayLike) -> None:
         """Add process noise to the output biases, as the prediction step of a random-walk Kalman filter.
@@ -300,9 +293,9 @@ class HABNN:
                 "pass one variance per output."
             )
         self._batch.clear_cache()
-        state = self._parameters
-        bias = state.scale_diagonal(state.n_layers - 1)[:, -1]
-        bias += added * (1 - 2 / state.dof) / state.gains[-1] ** 2
+        for state in self._learner.networks():
+            bias = state.scale_diagonal(state.n_layers - 1)[:, -1]
+            bias += added * (1 - 2 / state.dof) / state.gains[-1] ** 2
 
     def inflate_output_scale(self, factor: float) -> None:
         """Multiply the squared scales of the output layer by `factor` (covariance inflation).
@@ -318,7 +311,8 @@ class HABNN:
         if not 1 <= factor < inf:
             raise ValueError(f"HABNN: factor must be at least 1 and finite, got {factor}; 1 changes nothing.")
         self._batch.clear_cache()
-        self._parameters.scale_sq(self._parameters.n_layers - 1)[...] *= factor
+        for state in self._learner.networks():
+            state.scale_sq(state.n_layers - 1)[...] *= factor
 
     # ------------------------------------------------------------------ prediction
 
@@ -373,11 +367,14 @@ class HABNN:
 
     def get_state(self) -> dict[str, Any]:
         """Return copies of the learned parameters as a dict, in the form that `set_state` accepts."""
-        return self._parameters.copy()
+        return self._learner.copy()
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Replace the parameters by those of `get_state` of a network with the same settings."""
-        self._parameters.restore(state)
+        """Replace the parameters by those of `get_state` of a network with the same settings.
+
+        A state that no such network can have (NaN, a negative scale) raises ValueError and changes nothing.
+        """
+        self._learner.restore(state)
         self._batch.clear_cache()
 
     def save(self, path: str | Path) -> None:
@@ -395,6 +392,12 @@ class HABNN:
     def load(cls, path: str | Path) -> Self:
         """Return the network that `save` wrote to `path`."""
         header, arrays = load_arrays(path, _FILE_KIND)
-        network = cls(**header["settings"])
-        network.set_state({**arrays, "dof": header["dof"], "n_samples": header["n_samples"]})
+        try:
+            check_sizes(header["settings"], arrays)
+            network = cls(**header["settings"])
+            network.set_state({**arrays, "dof": header["dof"], "n_samples": header["n_samples"]})
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"HABNN: {path} must hold the settings and the state of a network, got others ({error}); save it again."
+            ) from error
         return network

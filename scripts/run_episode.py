@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 import agents
@@ -30,7 +31,7 @@ from habnn_control.experiments.plotting import (
     stacked_figure,
 )
 from habnn_control.support.command_line import command, fail, flag, parse
-from habnn_control.support.files import atomic_write
+from habnn_control.support.files import atomic_write, is_leftover, read_json
 
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
@@ -78,7 +79,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, TypeError, OSError) as error:
         return fail(error)
     try:
-        run(config, study, agent, env)
+        with threadpool_limits(1):  # as in scripts/compare.py: the same sums in the same order on every machine
+            run(config, study, agent, env)
     except OSError as error:  # a full disk
         return fail(error)
     return 0
@@ -156,7 +158,7 @@ def claim(out: Path, config: Config) -> None:
     """Write config.json, or raise if the folder holds anything but an earlier episode."""
     path = out / "config.json"
     earlier = path.exists() and holds_episode(path)
-    free = not out.exists() or (out.is_dir() and not any(out.iterdir()))
+    free = not out.exists() or (out.is_dir() and all(map(is_leftover, out.iterdir())))
     if not (earlier or free):
         raise ValueError(
             f"run_episode: out must be empty or hold an earlier episode, got {out}; choose another folder."
@@ -168,7 +170,7 @@ def claim(out: Path, config: Config) -> None:
 def holds_episode(path: Path) -> bool:
     """Return whether a config.json is one that this script wrote."""
     try:
-        config = json.loads(path.read_text())
+        config = read_json(path)
     except ValueError:
         return False
     return isinstance(config, dict) and "episode" in config

@@ -57,6 +57,7 @@ POSITION = ACTION + 3  # effective shift
 WIDTH = 64
 N_LANES = (POSITION + 1) * WIDTH
 
+LARGEST_COST = math.exp(8.5)  # operational cost of a step at setpoint = velocity = gain = 100
 FATIGUE_WEIGHT = 3.0  # loss = consumption + 3 fatigue
 SHIFT_BOUND = 1.5
 SHIFT_SCALE = 2.0 * SHIFT_BOUND + 2.0  # effective shift = 5 shift / 100 - 2 setpoint / 100 - 1.5

@@ -14,6 +14,18 @@ def check_matrix(name: str, values: ArrayLike, columns: int) -> Array:
     return matrix
 
 
+def check_samples(inputs: ArrayLike, targets: ArrayLike, n_inputs: int, n_outputs: int) -> tuple[Array, Array]:
+    """Return inputs (n, n_inputs) and targets (n, n_outputs), or (n,) for one output, as float arrays; or raise."""
+    y = np.asarray(targets, dtype=np.float64)
+    y = y[:, None] if y.ndim == 1 and n_outputs == 1 else y
+    x, y = check_matrix("inputs", inputs, n_inputs), check_matrix("targets", y, n_outputs)
+    if len(x) != len(y):
+        raise ValueError(
+            f"HABNN: targets must have one row per sample, got {len(y)} for {len(x)} inputs; pass equal lengths."
+        )
+    return x, y
+
+
 def check_input_variance(values: ArrayLike, shape: tuple[int, ...]) -> Array:
     """Return input variances as a float array of the given shape, or raise."""
     variances = np.asarray(values, dtype=np.float64)

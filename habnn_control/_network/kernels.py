@@ -7,6 +7,7 @@ from math import isfinite, sqrt
 
 import numpy as np
 
+from habnn_control._network.factors import ROUNDING, update_factorised
 from habnn_control._network.forward_kernels import (
     A_MEAN,
     A_POST,
@@ -31,21 +32,50 @@ from habnn_control._network.jit import Floats, exact_kernel, inlined_kernel, ker
 from habnn_control._network.rectifier import SCRATCH_SHAPE, TINY, dof_polynomials, whole_lanes
 from habnn_control._network.tails import X_ORDER
 
+LARGEST_CANCELLATION = 1e5  # ratio of a sum's terms to the sum, above which an update goes through the Cholesky factor
+LARGEST_GROWTH = 10.0  # factor on a scale matrix, above which an update goes through the factor
+WIDE = 1e-3  # squared scale relative to the limit, above which an update goes through the factor: 1000 times the prior
 LARGEST_FACTOR = 100.0  # bound on the scale inflation by one outlier; an error beyond it is clipped to this bound
-ROUNDING = 4e-16  # relative rounding error per term of an update, about two machine epsilons
+SMALLEST_V = 1e-4  # weights with more than 1 / SMALLEST_V degrees of freedom have the bound of these
+LARGEST_SQUARE = 1e140  # bound on the moments of pre-activations: products of two of them do not overflow
 SMALLEST_SHARE = 1e-16  # smallest part of a squared scale that one update leaves; anything less is rounding error
+
+# What `learn` tells of a sample. Data are scaled to order one; anything beyond LARGEST_VALUE is a fault or not scaled.
+ORDINARY, SURPRISING, LARGE = range(3)
+LARGEST_VALUE = 1e3
+SURPRISE = 25.0  # predictive scales
+# When `learn` stops: at the end of the samples, or after the first sample that is not ORDINARY, or not LARGE.
+NEVER, AT_SUSPICION, AT_USUAL_SIZE = range(3)
 
 
 @inlined_kernel
 def _can_learn(work: Floats, shapes: Floats, targets: Floats, n: int) -> bool:
-    """Return whether all pre-activations and the squared errors of target n are finite."""
-    total = 0.0
+    """Return whether the moments of all pre-activations and the squared errors of target n are far from overflow."""
+    total = errors = 0.0
     for layer in range(len(shapes)):
         for i in range(shapes[layer, 1]):
             total += abs(work[layer, A_MEAN, i]) + work[layer, A_SCALE, i]
     for i in range(targets.shape[1]):
-        total += (targets[n, i] - work[len(shapes) - 1, A_MEAN, i]) ** 2
-    return isfinite(total)
+        errors += (targets[n, i] - work[len(shapes) - 1, A_MEAN, i]) ** 2
+    return total < LARGEST_SQUARE and isfinite(errors)
+
+
+@inlined_kernel
+def _suspicion(
+    inputs: Floats, targets: Floats, n: int, per_output: Floats, v: float, layer: int, work: Floats, errors: Floats
+) -> int:
+    """Return whether sample n is ORDINARY, SURPRISING or LARGE; add its squared errors to `errors`."""
+    largest = 0.0
+    for j in range(inputs.shape[1]):
+        largest = max(largest, abs(inputs[n, j]))
+    suspicion = ORDINARY
+    for i in range(targets.shape[1]):
+        largest = max(largest, abs(targets[n, i]))
+        square = (targets[n, i] - work[layer, A_MEAN, i]) ** 2
+        errors[i] += square
+        if square > SURPRISE * SURPRISE * (work[layer, A_SCALE, i] + per_output[0, i] * (1.0 - 2.0 * v)):
+            suspicion = SURPRISING
+    return LARGE if largest > LARGEST_VALUE else suspicion
 
 
 @inlined_kernel
@@ -73,9 +103,8 @@ def _observe(
             # The predictive variance of the target is divided by `trust`.
             noise = (noise + (1.0 - trust) * prior / (1.0 - 2.0 * v)) / trust
         total = prior + noise * (1.0 - 2.0 * v)
-        if v > 0.0:
-            reach = sqrt(LARGEST_FACTOR / v * total)
-            error = min(max(error, -reach), reach)
+        reach = sqrt(LARGEST_FACTOR / max(v, SMALLEST_V) * total)
+        error = min(max(error, -reach), reach)
         share = prior / total
         work[layer, A_STEP, i] = share * error
         work[layer, A_POST, i] = _posterior_factor(error * error / total, v, weight) * prior * (1.0 - share)
@@ -195,8 +224,55 @@ def _update_diagonal(loc: Floats, scale: Floats, shapes: Floats, layer: int, wor
 
 
 @exact_kernel
+def _is_delicate(
+    scale: Floats, first: int, n: int, layer: int, work: Floats, i: int, gain: float, limit: float
+) -> bool:
+    """Return whether the direct update of neuron i could lose positive semidefiniteness to rounding errors.
+
+    It cancels where the scale matrix is narrow along the input and wide across it, which is what surprises make of it.
+    """
+    terms = largest = 0.0
+    for j in range(n):
+        m, s = work[layer, Z_MEAN, j], scale[(first + j * (n + 1)) & PLACE]
+        terms += s * m * m
+        largest = max(largest, s)
+    cancels = not gain * gain * terms <= LARGEST_CANCELLATION * work[layer, A_SCALE, i]
+    return cancels or largest > WIDE * limit or not work[layer, FACTOR, i] <= LARGEST_GROWTH
+
+
+@exact_kernel
+def _update_direct(
+    scale: Floats, first: int, n: int, products: Floats, share: int, factor: float, change: float
+) -> None:
+    """Update the scale matrix of one neuron in place: factor S + change s s', with s at `share` of `products`."""
+    share = share & PLACE
+    for j in range(n):
+        here = products[share + j]
+        row = (first + j * n) & PLACE
+        # Exceeds the rounding error in any direction, so that the matrix stays positive semidefinite.
+        margin = ROUNDING * n * scale[row + j]
+        for jj in range(n):  # the product of the two shares comes first: the matrix stays exactly symmetric
+            scale[row + jj] = factor * scale[row + jj] + change * (here * products[share + jj])
+        scale[row + j] = max(scale[row + j], 0.0) + margin
+
+
+@exact_kernel
+def _limit_scale(scale: Floats, first: int, n: int, limit: float) -> None:
+    """Scale a matrix down until no diagonal element exceeds the limit.
+
+    Outliers inflate every direction, but only data shrink one: this bounds the unobserved directions.
+    """
+    largest = 0.0
+    for j in range(n):
+        largest = max(largest, scale[(first + j * (n + 1)) & PLACE])
+    if largest > limit:
+        for k in range(n * n):
+            scale[first + k] *= limit / largest
+
+
+@exact_kernel
 def _update_full(
-    loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, products: Floats, limit: float
+    loc: Floats, scale: Floats, shapes: Floats, layer: int, work: Floats, products: Floats, gain: float, limit: float
 ) -> None:
     """Condition the weights of each neuron on its pre-activation, Eqs. (12) and (13); full covariance."""
     n_in, n_out, at_loc, at_scale = layout(shapes, layer)
@@ -204,24 +280,19 @@ def _update_full(
         step, factor, change = work[layer, A_STEP, i], work[layer, FACTOR, i], work[layer, CHANGE, i]
         if step == 0.0 and change == 0.0:
             continue  # an inactive neuron: its update is zero
-        largest = 0.0
+        first = at_scale + i * n_in * n_in
         share = (at_loc + i * n_in) & PLACE
+        if _is_delicate(scale, first, n_in, layer, work, i, gain, limit):
+            prior, post = work[layer, A_SCALE, i], work[layer, A_POST, i]
+            z, row = work[layer, Z_MEAN], products[share : share + n_in]
+            update_factorised(scale, first, n_in, z, gain, prior, post, factor, row)
+        else:
+            for j in range(n_in):
+                products[share + j] *= work[layer, INVERSE, i]
+            _update_direct(scale, first, n_in, products, share, factor, change)
         for j in range(n_in):
-            products[share + j] *= work[layer, INVERSE, i]
-        for j in range(n_in):
-            here = products[share + j]
-            loc[at_loc + j * n_out + i] += step * here
-            row = (at_scale + (i * n_in + j) * n_in) & PLACE
-            # Exceeds the rounding error in any direction, so that the matrix stays positive semidefinite.
-            margin = ROUNDING * n_in * scale[row + j]
-            for jj in range(n_in):  # the product of the two shares comes first: the matrix stays exactly symmetric
-                scale[row + jj] = factor * scale[row + jj] + change * (here * products[share + jj])
-            scale[row + j] = max(scale[row + j], 0.0) + margin
-            largest = max(largest, scale[row + j])
-        if largest > limit:  # outliers inflate every direction, but only data shrink one; bounds unobserved directions
-            first = at_scale + i * n_in * n_in
-            for k in range(n_in * n_in):
-                scale[first + k] *= limit / largest
+            loc[at_loc + j * n_out + i] += step * products[share + j]
+        _limit_scale(scale, first, n_in, limit)
 
 
 @kernel
@@ -267,8 +338,12 @@ def learn(
     exact: bool,
     inputs: Floats,
     targets: Floats,
-) -> tuple[int, float]:
-    """Learn from samples in their order, in place; return the number of samples learned from and the new dof.
+    errors: Floats,
+    stop: int,
+) -> tuple[int, float, int]:
+    """Learn from samples in their order, in place.
+
+    Returns the number of samples learned from, the new dof, and whether the last sample was suspicious.
 
     Implements Algorithm 1 of the HABNN paper per sample. Stops before the first sample that is not finite or would
     overflow. `parameters.Parameters` describes the arrays `shapes`, `per_layer` and `per_output`.
@@ -285,29 +360,35 @@ def learn(
         Whether the weights of the output layer take the D of the observation instead of that of the pre-activation.
     inputs : array, shape (n, n_inputs)
     targets : array, shape (n, n_outputs)
+    errors : array, shape (n_outputs,)
+        The squared errors of the predictions before each update are added to it.
+    stop : {NEVER, AT_SUSPICION, AT_USUAL_SIZE}
     """
     n_layers = len(shapes)
     full = scale.size > loc.size
     work = np.ones((n_layers, N_ROWS, whole_lanes(shapes[:, :2].max())))
     products = np.empty(loc.size if full else 0)
     poly, scratch = np.empty(2 * X_ORDER), np.ones(SCRATCH_SHAPE)
-    v = -1.0
+    v, suspicion = -1.0, ORDINARY
     for n in range(len(inputs)):
         if v != 1.0 / dof:
             v = 1.0 / dof
             dof_polynomials(v, poly)
         forward(loc, scale, shapes, per_layer, inputs, n, v, slope, poly, work, products, scratch)
         if not _can_learn(work, shapes, targets, n):
-            return n, dof
+            return n, dof, ORDINARY
+        suspicion = _suspicion(inputs, targets, n, per_output, v, n_layers - 1, work, errors)
         _observe(targets, n, per_output, weight, outlier, v, n_layers - 1, work)
         for layer in range(n_layers - 1, -1, -1):
             distance = _compare(shapes, layer, work, per_layer[0, layer], v, weight, exact and layer == n_layers - 1)
             if layer > 0:
                 _update_inputs(loc, shapes, layer, work, distance, v)
             if full:
-                _update_full(loc, scale, shapes, layer, work, products, per_layer[2, layer])
+                _update_full(loc, scale, shapes, layer, work, products, per_layer[0, layer], per_layer[2, layer])
             else:
                 _update_diagonal(loc, scale, shapes, layer, work, per_layer[2, layer])
         dof = min(dof + weight, max_dof)
         _random_walk(scale, full, shapes, per_layer, weight)
-    return len(inputs), dof
+        if (stop == AT_SUSPICION and suspicion != ORDINARY) or (stop == AT_USUAL_SIZE and suspicion != LARGE):
+            return n + 1, dof, suspicion
+    return len(inputs), dof, suspicion

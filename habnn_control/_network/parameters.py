@@ -1,18 +1,19 @@
 """The parameters of a network: flat arrays that the kernels update in place, and views on single layers."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control._network.settings import NetworkSettings
+from habnn_control._network.settings import NetworkSettings, whole
 
 Array = NDArray[np.float64]
 
 LARGEST_SCALE = 1e6  # bound on every squared scale, relative to its prior; repeated outliers would grow it without end
 
-STATE_ARRAYS = ("loc", "scale", "per_output")
+STATE_ARRAYS = ("loc", "scale", "per_output", "prior_loc")
 
 
 class Parameters:
@@ -32,6 +33,8 @@ class Parameters:
         Per layer: n_in + 1, n_out, first index in `loc`, first index in `scale`.
     loc, scale : array, shape (n_weights,) and (n_scales,)
         Locations and squared scales of all weights.
+    prior_loc : array, shape (n_weights,)
+        The locations before the first sample.
     per_layer : array, shape (3, n_layers)
         Rows: gain 1 / sqrt(fan), random-walk increment per sample, largest squared scale allowed.
     per_output : array, shape (2, n_outputs)
@@ -58,6 +61,7 @@ class Parameters:
             loc = self.loc_matrix(layer).T
             loc[:] = std * rng.standard_normal(loc.shape)
             self.scale_diagonal(layer)[:] = scale_sq
+        self.prior_loc = self.loc.copy()
 
     @property
     def n_layers(self) -> int:
@@ -79,18 +83,19 @@ class Parameters:
         n_in, n_out, start, _ = self.shapes[layer]
         return self.loc[start : start + n_in * n_out].reshape(n_in, n_out)
 
-    def scale_sq(self, layer: int) -> Array:
-        """Return the squared scales of a layer; a view.
+    def scale_sq(self, layer: int, scale: Array | None = None) -> Array:
+        """Return the squared scales of a layer, or those in another array of the same layout; a view.
 
         The shape is (n_out, n_in + 1) for diagonal and (n_out, n_in + 1, n_in + 1) for full covariance.
         """
         n_in, n_out, _, start = self.shapes[layer]
-        flat = self.scale[start : start + n_in * n_out * (n_in if self.full else 1)]
+        scale = self.scale if scale is None else scale
+        flat = scale[start : start + n_in * n_out * (n_in if self.full else 1)]
         return flat.reshape(n_out, n_in, n_in) if self.full else flat.reshape(n_in, n_out).T
 
-    def scale_diagonal(self, layer: int) -> Array:
+    def scale_diagonal(self, layer: int, scale: Array | None = None) -> Array:
         """Return the squared scale of each single weight of a layer, shape (n_out, n_in + 1); a writable view."""
-        scale = self.scale_sq(layer)
+        scale = self.scale_sq(layer, scale)
         return np.asarray(np.einsum("ijj->ij", scale)) if self.full else scale
 
     def copy(self) -> dict[str, Any]:
@@ -98,18 +103,44 @@ class Parameters:
         arrays = {name: getattr(self, name).copy() for name in STATE_ARRAYS}
         return {**arrays, "dof": self.dof, "n_samples": self.n_samples}
 
+    def keep_prior(self) -> None:
+        """Before the first sample, take the present locations as those of the prior."""
+        if self.n_samples == 0:
+            self.prior_loc[:] = self.loc
+
     def restore(self, state: dict[str, Any]) -> None:
-        """Replace all that is learned by a state of `copy`, of parameters with the same settings."""
-        for name in STATE_ARRAYS:
-            shape = getattr(self, name).shape
-            if np.shape(state[name]) != shape:
-                raise ValueError(
-                    f"HABNN: state {name} must have shape {shape}, got {np.shape(state[name])}; "
-                    "use a network with the same settings."
-                )
-        for name in STATE_ARRAYS:
-            getattr(self, name)[:] = state[name]
-        self.dof, self.n_samples = float(state["dof"]), int(state["n_samples"])
+        """Replace all that is learned by a state of `copy`, of parameters with the same settings; or raise."""
+        checked = {name: self._checked(name, state[name]) for name in STATE_ARRAYS}
+        dof, n_samples = float(state["dof"]), int(state["n_samples"])
+        if not (dof > 2 and n_samples >= 0 and n_samples == state["n_samples"]):
+            raise ValueError(
+                f"HABNN: state must have dof above 2 and a number of samples, got {dof} and {state['n_samples']}; use "
+                "the state of a network."
+            )
+        for name, array in checked.items():
+            getattr(self, name)[:] = array
+        self.dof, self.n_samples = dof, n_samples
+
+    def _checked(self, name: str, value: Any) -> Array:
+        """Return an array of a state, or raise unless a network can have it."""
+        array, shape = np.asarray(value), getattr(self, name).shape
+        if array.shape != shape:
+            raise ValueError(
+                f"HABNN: state {name} must have shape {shape}, got {array.shape}; use a network with the same settings."
+            )
+        fits = array.dtype == np.float64
+        if name == "per_output":  # noise variances, and the number of samples that each is worth
+            fits = fits and bool(np.isfinite(array[0]).all() and (array > 0).all())
+        else:
+            fits = fits and bool(np.isfinite(array).all())
+        if name == "scale" and fits:
+            fits = all((self.scale_diagonal(layer, array) >= 0).all() for layer in range(self.n_layers))
+        if not fits:
+            raise ValueError(
+                f"HABNN: state {name} must be finite numbers, scales not negative and noise positive, got others; use "
+                "the state of a network."
+            )
+        return array
 
     def sample_weights(self, layer: int, rng: np.random.Generator) -> Array:
         """Draw the weights of a layer from their multivariate t, multiplied by the gain; shape (n_in + 1, n_out)."""
@@ -123,6 +154,28 @@ class Parameters:
         if self.dof < np.inf:
             deviation *= np.sqrt(self.dof / rng.chisquare(self.dof, size=(len(deviation), 1)))
         return np.ascontiguousarray(self.gains[layer] * (loc + deviation.T))
+
+
+def check_sizes(settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+    """Raise unless the arrays of a file have the sizes of a network with these settings.
+
+    The settings come from a file and are not checked yet: nothing here takes more memory than the file did.
+    """
+    n_outputs = whole("n_outputs", settings["n_outputs"], 1)
+    widths = [settings["n_inputs"], *settings["hidden"], n_outputs]
+    layers = list(pairwise(whole("width", width, 1) for width in widths))
+    full = settings["covariance"] == "full"
+    shapes = {
+        "loc": (sum((n_in + 1) * n_out for n_in, n_out in layers),),
+        "scale": (sum((n_in + 1) * n_out * (n_in + 1 if full else 1) for n_in, n_out in layers),),
+        "per_output": (2, n_outputs),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ValueError(
+                f"HABNN: state {name} must have shape {shape}, got {arrays[name].shape}; use a network with the same "
+                "settings."
+            )
 
 
 def _shapes(widths: list[int], full: bool) -> NDArray[np.int64]:

@@ -3,12 +3,51 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from habnn_control.control.model import Transitions
 from habnn_control.control.plant import Actuators, Bounds, Plant
 
 Array = NDArray[np.float64]
 
 _SPARE_SAMPLES = 3  # beyond one sample per action: a fit that must be believed needs samples to be wrong about
 _TOLERANCE = 0.05  # largest error of a motion, in parts of the motion: a model learns less in tens of steps
+_LONGEST_SEARCH = 100  # steps after which actuators that were not found are left to the model
+
+
+class StepLog:
+    """The first steps of an agent, kept until actuators are found in them or `is_full`.
+
+    Parameters
+    ----------
+    rows : Transitions, optional
+        Steps to begin with.
+    """
+
+    def __init__(self, rows: Transitions | None = None) -> None:
+        parts = [] if rows is None else [np.asarray(part) for part in rows]
+        self._rows: list[tuple[Array, Array, Array, bool]] = list(zip(*parts, strict=True))
+
+    def append(self, observation: ArrayLike, action: ArrayLike, next_observation: ArrayLike) -> None:
+        """Append a step; it starts an episode unless its observation is the one after the last step."""
+        before, moved, after = (np.array(part, dtype=np.float64) for part in (observation, action, next_observation))
+        starts = not (self._rows and np.array_equal(self._rows[-1][2], before))
+        self._rows.append((before, moved, after, starts))
+
+    def clear(self) -> None:
+        """Forget all steps: a model cannot learn across a step that was not measured."""
+        self._rows = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether enough steps were searched."""
+        return len(self) >= _LONGEST_SEARCH
+
+    @property
+    def transitions(self) -> Transitions:
+        """The steps; at least one must be there."""
+        return Transitions(*(np.array(part) for part in zip(*self._rows, strict=True)))
 
 
 def find_actuators(

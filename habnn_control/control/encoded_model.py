@@ -46,9 +46,10 @@ class EncodedModel(ABC):
         """Start an episode with its first observation."""
         self._memory = self.first_memory(observation)
 
-    def skip(self, action: ArrayLike) -> None:
-        """Remember a step whose observation is missing as if the last observation had come again."""
-        self._memory = self.next_memory(self._memory, action, self._memory.observation)
+    def skip(self, action: ArrayLike, observation: ArrayLike | None = None) -> None:
+        """Remember a step without learning from it; without an observation, as if the last one had come again."""
+        after = self._memory.observation if observation is None else observation
+        self._memory = self.next_memory(self._memory, action, after)
 
     # ------------------------------------------------------------------ learning
 

@@ -174,8 +174,8 @@ class DynamicsModel(Forecaster, Protocol):
     def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Learn from the observation that followed `action`; raise ValueError, unchanged, if it is not finite."""
 
-    def skip(self, action: ArrayLike) -> None:
-        """Remember a step whose observation is missing; nothing is learned."""
+    def skip(self, action: ArrayLike, observation: ArrayLike | None = None) -> None:
+        """Remember a step whose observation is missing, or partly filled in as given; nothing is learned."""
 
     def pretrain(self, transitions: Transitions) -> None:
         """Learn from logged steps; raise ValueError, unchanged, if they do not fit."""

@@ -24,8 +24,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from habnn_control.experiments.parallel import Progress, execute
-from habnn_control.support.files import atomic_write, load_arrays, save_arrays
+from habnn_control.support.files import (
+    atomic_write,
+    is_leftover,
+    load_arrays,
+    read_json,
+    remove_leftovers,
+    save_arrays,
+)
 
+_FORMULA = frozenset("=+-@\t\r")  # first characters of a cell that spreadsheets execute
 _KIND = "run"  # of the file of a finished run
 
 
@@ -184,6 +192,7 @@ def run_study(
     folder = Path(folder)
     tasks = study.tasks()
     claim(folder, study)
+    remove_leftovers(folder)
     pending = [task for task in tasks if load_outcome(folder, study, task) is None]
     pending.sort(key=lambda task: task.run)  # all levels advance together: a stopped study can be compared too
     failures = []
@@ -209,7 +218,7 @@ def claim(folder: str | Path, study: Study) -> None:
         if changes:
             remedy = "choose another folder, or repeat the command that made this one."
             raise ValueError(f"{wish} with {'; '.join(changes)}; {remedy}")
-    elif folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    elif folder.exists() and not (folder.is_dir() and all(map(is_leftover, folder.iterdir()))):
         raise ValueError(f"{wish} with something else in it; choose another folder.")
     else:
         with atomic_write(folder / "config.json") as file:
@@ -221,12 +230,12 @@ def read_study(folder: str | Path, kind: type[S]) -> S:
     wish = f"study: {folder} must be a results folder with the config.json of a {kind.name}"
     remedy = f"choose a folder that {kind.script} wrote, or for a new study an empty one."
     try:
-        config = json.loads((Path(folder) / "config.json").read_text())
+        config = read_json(Path(folder) / "config.json")
         if not isinstance(config, dict) or config.keys() != {item.name for item in fields(kind)}:
             raise ValueError(f"that of something else ({json.dumps(config):.60}...)")
         return kind(**config)
-    except (OSError, ValueError, TypeError) as error:
-        raise ValueError(f"{wish}, got {error}; {remedy}") from error
+    except (OSError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise ValueError(f"{wish}, got {error.__cause__ or error}; {remedy}") from error
 
 
 def describe(study: Study, failure: Failure) -> str:
@@ -257,7 +266,10 @@ def load_outcome(folder: str | Path, study: Study, task: Task) -> Outcome | None
         return None
     if header.get("task") != json.loads(json.dumps(asdict(task))):
         return None
-    outcome = Outcome(arrays, header["numbers"])
+    numbers = header.get("numbers")
+    if not (isinstance(numbers, dict) and all(isinstance(value, int | float) for value in numbers.values())):
+        return None
+    outcome = Outcome(arrays, numbers)
     return outcome if study.fits(task, outcome) else None
 
 
@@ -275,16 +287,38 @@ def write_tables(folder: str | Path, study: Study) -> None:
 
 def read_tables(folder: str | Path, *names: str) -> tuple[pd.DataFrame, ...]:
     """Return tables of a results folder, the first of which must not be empty."""
-    tables = tuple(pd.read_csv(Path(folder) / f"{name}.csv") for name in names)
+    tables = tuple(read_csv(Path(folder) / f"{name}.csv") for name in names)
     if tables[0].empty:
         raise ValueError(f"study: {folder} must hold at least one finished run, got none; repeat the command.")
     return tables
 
 
 def write_csv(table: pd.DataFrame, path: str | Path) -> None:
-    """Write a table as CSV, atomically, no digit lost and with the same bytes on every machine."""
+    """Write a table as CSV, atomically, no digit lost and with the same bytes on every machine.
+
+    A text that a spreadsheet would take for a formula gets an apostrophe in front, which `read_csv` takes off again.
+    """
     with atomic_write(path) as file:
-        table.to_csv(file, index=False, lineterminator="\n")
+        _map_texts(table, lambda text: f"'{text}" if text.lstrip("'")[:1] in _FORMULA else text).to_csv(
+            file, index=False, lineterminator="\n"
+        )
+
+
+def read_csv(path: str | Path) -> pd.DataFrame:
+    """Return a table that `write_csv` wrote."""
+    return _map_texts(
+        pd.read_csv(path), lambda text: text[1:] if text[:1] == "'" and text.lstrip("'")[:1] in _FORMULA else text
+    )
+
+
+def _map_texts(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
+    """Return the table with every text changed; columns of numbers stay as they are."""
+    changed: dict[str, Any] = {
+        str(name): column.map(lambda cell: change(cell) if isinstance(cell, str) and cell else cell)
+        for name, column in table.items()
+        if not pd.api.types.is_numeric_dtype(column)
+    }
+    return table.assign(**changed) if changed else table
 
 
 def index_columns(stored: Stored, factors: Sequence[str], repeats: Sequence[int]) -> dict[str, NDArray[Any]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from habnn_control.support.files import read_json
+
 _STYLE = """
 :root { color-scheme: light dark; --line: #8885; --soft: #8881; }
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 72rem; }
@@ -74,8 +76,11 @@ def _breakable(text: str) -> str:
 def settings(folder: Path) -> str:
     """Return command, study, versions and machine of a results folder."""
     config = (folder / "config.json").read_text()
-    meta: dict[str, Any] = json.loads(path.read_text()) if (path := folder / "meta.json").exists() else {}
-    call = f"<p>Command</p><pre>{escape(meta['command'])}</pre>" if meta else ""
+    try:
+        meta: dict[str, Any] = read_json(folder / "meta.json")
+        call = f"<p>Command</p><pre>{escape(str(meta['command']))}</pre>"
+    except (OSError, ValueError, TypeError, LookupError):  # none, or a damaged one: results do not depend on it
+        meta, call = {}, ""
     return (
         f"<h3>{escape(str(folder))}</h3>{call}<details><summary>Study, versions and machine</summary>"
         f"<pre>{escape(config)}</pre><pre>{escape(json.dumps(meta, indent=2))}</pre></details>"

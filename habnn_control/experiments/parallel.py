@@ -1,18 +1,26 @@
 """Run tasks in parallel processes or on a cluster; a task that fails never ends the others."""
 
+import os
 import sys
+import threading
+import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
+from functools import cache, partial
+from multiprocessing.pool import ThreadPool
 from typing import Any, Self, TypeVar
 
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
+
+from habnn_control.experiments.cluster import run_on_cluster
+
+_IN_FLIGHT = 2  # tasks per process that a pool knows of at a time
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -34,48 +42,45 @@ def execute(
     scheduler : str, optional
         Address of a dask.distributed scheduler to use instead.
     """
-    finished = set()
-    try:
-        for index, result in _parallel(function, tasks, jobs, scheduler):
-            finished.add(index)
+    if scheduler is not None:
+        for index, result in run_on_cluster(partial(_guarded, function), tasks, scheduler):
             yield tasks[index], result
-    except BrokenProcessPool:
-        # A worker died without a Python error (a segmentation fault, the out-of-memory killer) and took the pool
-        # with it. Nobody knows whose fault it was, so the remaining tasks run in one process each.
-        for index, task in enumerate(tasks):
-            if index not in finished:
-                yield task, _isolated(function, task)
+        return
+    unfinished = dict(enumerate(tasks))
+    while unfinished:
+        try:
+            for index, result in _parallel(function, unfinished, jobs):
+                yield unfinished.pop(index), result
+        except BrokenProcessPool:
+            # A worker died without a Python error (a segmentation fault, the out-of-memory killer) and took the pool
+            # with it. It ran one of the tasks in flight, which are the first ones: each of these gets a process of its
+            # own. The others go on in a new pool.
+            n_processes = effective_n_jobs(jobs)
+            suspects = list(unfinished)[: _IN_FLIGHT * n_processes]
+            with ThreadPool(n_processes) as threads:
+                apart = partial(_isolated, function, unfinished)
+                for index, result in threads.imap_unordered(apart, suspects):
+                    yield unfinished.pop(index), result
 
 
-def _parallel(
-    function: Callable[[T], R], tasks: Sequence[T], jobs: int, scheduler: str | None
-) -> Iterator[tuple[int, R | str]]:
-    with ExitStack() as stack:
-        if scheduler is not None:
-            stack.enter_context(_client(scheduler))
-            stack.enter_context(parallel_config("dask", n_jobs=-1))
-        else:
-            # Loky replaces workers whose memory grows, and warns: there is nothing a user can do about it.
-            warnings.filterwarnings("ignore", message="A worker stopped")
-            # The timeout ends the workers of a killed study: no other process is left to do it.
-            options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
-            stack.enter_context(parallel_config("loky", n_jobs=jobs, **options))
-        parallel = Parallel(batch_size=1, return_as="generator_unordered")
-        yield from parallel(delayed(_guarded)(function, index, task) for index, task in enumerate(tasks))
+def _parallel(function: Callable[[T], R], tasks: Mapping[int, T], jobs: int) -> Iterator[tuple[int, R | str]]:
+    # Loky replaces workers whose memory grows, and warns: there is nothing a user can do about it.
+    warnings.filterwarnings("ignore", message="A worker stopped")
+    options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
+    with parallel_config("loky", n_jobs=jobs, **options):
+        parallel = Parallel(batch_size=1, return_as="generator_unordered", pre_dispatch=f"{_IN_FLIGHT} * n_jobs")
+        yield from parallel(
+            delayed(_guarded)(function, index, task, parent=os.getpid()) for index, task in list(tasks.items())
+        )
 
 
-def _client(scheduler: str) -> Any:
-    from distributed import Client
+def _guarded(function: Callable[[T], R], index: int, task: T, parent: int = 0) -> tuple[int, R | str]:
+    """Return the index and the result of a task, or its traceback as text.
 
-    try:
-        return Client(scheduler)  # type: ignore[no-untyped-call]
-    except (OSError, ValueError) as error:
-        raise ConnectionError(
-            f"study: scheduler must be the address of a running dask scheduler, got {scheduler!r} ({error}); start one"
-        ) from error
-
-
-def _guarded(function: Callable[[T], R], index: int, task: T) -> tuple[int, R | str]:
+    A process that is a child of the process `parent` ends with it.
+    """
+    if os.getppid() == parent:
+        _end_with(parent)
     try:
         with threadpool_limits(1):  # the same sums in the same order whatever the number of jobs
             return index, function(task)
@@ -83,13 +88,26 @@ def _guarded(function: Callable[[T], R], index: int, task: T) -> tuple[int, R | 
         return index, traceback.format_exc()
 
 
-def _isolated(function: Callable[[T], R], task: T) -> R | str:
+@cache  # one thread per process
+def _end_with(parent: int) -> None:
+    """End this process within seconds after its parent: nobody is left to take its results."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _isolated(function: Callable[[T], R], tasks: Mapping[int, T], index: int) -> tuple[int, R | str]:
+    """Run one task in a process of its own."""
     with ProcessPoolExecutor(max_workers=1) as pool:
         try:
-            result: R | str = pool.submit(_guarded, function, 0, task).result()[1]
+            result: tuple[int, R | str] = pool.submit(_guarded, function, index, tasks[index], os.getpid()).result()
             return result
         except BrokenProcessPool as error:
-            return f"the process died: {' '.join(str(error).split())}"
+            return index, f"the process died: {' '.join(str(error).split())}"
 
 
 class Progress:

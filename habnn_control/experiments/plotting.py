@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from matplotlib.transforms import offset_copy
 from numpy.typing import NDArray
@@ -223,10 +224,21 @@ def figure_bytes(figure: Figure, kind: str) -> bytes:
     """Return a figure as "png" or "svg", equal bytes for equal figures."""
     if kind not in ("png", "svg"):
         raise ValueError(f"figure_bytes: kind must be png or svg, got {kind!r}; choose one of these.")
+    _show_dollar_signs(figure)
     buffer = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "habnn_control"}):
         figure.savefig(buffer, format=kind, dpi=200, metadata={"Date": None} if kind == "svg" else {"Software": None})
     return buffer.getvalue()
+
+
+def _show_dollar_signs(figure: Any) -> None:
+    """Keep matplotlib from reading names of folders, agents and columns as formulas; numbers of axes may be some."""
+    for axes in figure.axes:
+        legends = [legend for legend in (axes.get_legend(), *figure.legends) if legend is not None]
+        texts = [*axes.get_children(), axes.xaxis.label, axes.yaxis.label]
+        for text in [*texts, *(text for legend in legends for text in legend.get_texts())]:
+            if isinstance(text, Text):
+                text.set_parse_math(False)
 
 
 def label_line_ends(axes: Axes) -> None:
@@ -234,6 +246,7 @@ def label_line_ends(axes: Axes) -> None:
 
     The layout of the figure must be known: call it last.
     """
+    _show_dollar_signs(axes.get_figure(root=True))
     lines = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
     if not lines:
         return

@@ -1,13 +1,14 @@
 """Provenance of results: the command, the code, the packages and the time behind a results folder."""
 
 import json
+import math
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from habnn_control.support.files import atomic_write
+from habnn_control.support.files import atomic_write, read_json
 
 _PACKAGES = ("habnn-control", "numpy", "scipy", "numba", "pandas", "gymnasium", "stable-baselines3", "torch", "joblib")
 
@@ -27,18 +28,28 @@ def write_meta(folder: str | Path, command: str, wall_seconds: float, **settings
         All flags of the command, those left out included.
     """
     path = Path(folder) / "meta.json"
-    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"wall_seconds": 0.0, "commits": []}
+    before_seconds, before_commits = _earlier(path)
     meta = {
         "command": command,
         "settings": settings,
-        "wall_seconds": round(before["wall_seconds"] + wall_seconds, 3),
-        "commits": sorted({*before["commits"], commit()}),
+        "wall_seconds": round(before_seconds + wall_seconds, 3),
+        "commits": sorted({*before_commits, commit()}),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {name: _version(name) for name in _PACKAGES},
     }
     with atomic_write(path) as file:
         file.write((json.dumps(meta, indent=2) + "\n").encode())
+
+
+def _earlier(path: Path) -> tuple[float, list[str]]:
+    """Return wall time and commits in an earlier meta.json; results must not depend on one that is damaged."""
+    try:
+        meta = read_json(path)
+        seconds, commits = float(meta["wall_seconds"]), [str(one) for one in meta["commits"]]
+    except (OSError, ValueError, TypeError, LookupError):
+        return 0.0, []
+    return (seconds, commits) if math.isfinite(seconds) else (0.0, commits)
 
 
 def commit() -> str:

@@ -1,12 +1,15 @@
 """Compilation with numba, with a cache on disk that notices changes in inlined modules."""
 
+import logging
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from numba import njit
 
+logger = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -31,14 +34,27 @@ def compiler(folder: Path) -> Callable[..., Callable[[F], F]]:
 
     def decorator(*fastmath: str, inline: bool = False) -> Callable[[F], F]:
         def compile_lazily(function: F) -> F:
-            compile_with_flags = njit(cache=True, fastmath=set(fastmath), error_model="numpy", forceinline=inline)
-            dispatcher: Any = compile_with_flags(function)
+            options: dict[str, Any] = {"fastmath": set(fastmath), "error_model": "numpy", "forceinline": inline}
+            try:
+                dispatcher: Any = njit(cache=True, **options)(function)
+            except RuntimeError:  # neither this folder nor the user's cache folder can be written to
+                _warn_without_cache()
+                return cast(F, njit(**options)(function))
             dispatcher._cache._cache_file._source_stamp = stamp
             return cast(F, dispatcher)
 
         return compile_lazily
 
     return decorator
+
+
+@cache  # once per process
+def _warn_without_cache() -> None:
+    """Log that compiled kernels cannot be stored."""
+    logger.warning(
+        "jit: neither the installation nor the user's cache folder can be written to; every process compiles the "
+        "kernels anew, which takes about a minute. NUMBA_CACHE_DIR names another folder."
+    )
 
 
 def source_stamp(folder: Path) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import agents
 from agents.runner import make_env
@@ -175,3 +176,18 @@ def test_run_episode_agent_settings_reach_the_agent(tmp_path):
     flags = ["--agent", "hold", "--references", "noop", "--steps", 60, "--agent-settings", '{"hold": {"velocity": 10}}']
     assert main("run_episode.py", *flags, "--out", tmp_path / "x") == 0
     assert pd.read_csv(tmp_path / "x/losses.csv")["velocity"].iloc[-1] == pytest.approx(10.0)
+
+
+def test_run_episode_uses_one_thread(tmp_path, monkeypatch):
+    """As the workers of a comparison do: with more, sums have another order, and episodes differ after some hundred."""
+    threads = []
+
+    def learn(self, *_, **__):
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        raise OSError("stop here")
+
+    monkeypatch.setattr("agents.base.Agent.learn", learn)
+    with threadpool_limits(2):
+        assert main("run_episode.py", "--agent", "noop", "--steps", 2, "--out", tmp_path / "x") == 2
+    assert threads
+    assert set(threads) == {1}

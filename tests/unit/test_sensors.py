@@ -1,0 +1,87 @@
+"""Missing and impossible readings: the agent goes on, says so once, and learns from what was measured."""
+
+import logging
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import agents
+import envs  # noqa: F401  # registers the environments
+
+SMALL = {
+    "model": {"network": {"hidden": (4,)}, "history": 3},
+    "planner": {"n_candidates": 10, "n_iterations": 1},
+    "exploration": {"excitation": {"length": 8}},
+}
+
+
+class Faulty(gym.Wrapper):
+    """Replace entries of observations at some steps."""
+
+    def __init__(self, env, faults):
+        super().__init__(env)
+        self.faults, self.n = faults, 0
+
+    @property
+    def plant(self):
+        return self.env.unwrapped.plant
+
+    def step(self, action):
+        observation, *rest = self.env.step(action)
+        self.n += 1
+        observation = np.array(observation)
+        for entry, value in self.faults.get(self.n, {}).items():
+            observation[entry] = value
+        return observation, *rest
+
+
+def agent_with(faults):
+    env = Faulty(gym.make("IndustrialBenchmark-v0", setpoint=70), faults)
+    env.reset(seed=3)
+    return agents.make("habnn", env, seed=0, **SMALL)
+
+
+@pytest.mark.parametrize("entry", range(6))
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1e6, 1e9])
+def test_one_impossible_reading_stops_nothing(entry, value, caplog):
+    """NaN in setpoint, velocity, gain or shift stopped the agent for good, and learn(resume=True) too."""
+    agent = agent_with({12: {entry: value}, 14: {entry: value}})
+    with caplog.at_level(logging.WARNING):
+        agent.learn(13)
+        agent.learn(12, resume=True)
+    (record,) = caplog.records
+    assert f"entry {entry} of the observation is" in record.message
+    assert agent.model.network.n_samples == (25 if entry < 4 else 23)  # an output that is missing cannot be learned
+    assert np.isfinite(agent.model.memory.observation).all()
+    assert np.isfinite(agent._history.losses).all()
+
+
+def test_missing_setpoint_and_actuators_are_filled_with_their_true_values():
+    """They are known: the setpoint stays, and actuators move as the action says."""
+    clean, faulty = agent_with({}), agent_with({10: {0: np.nan, 1: np.nan, 2: 1e9, 3: np.inf}})
+    clean.learn(20)
+    faulty.learn(20)
+    np.testing.assert_allclose(faulty.model.memory.observation, clean.model.memory.observation, atol=1e-9)
+    np.testing.assert_allclose(faulty.model.network.weight_loc[-1], clean.model.network.weight_loc[-1], atol=1e-9)
+
+
+def test_wrong_setpoint_reading_does_not_forget_the_losses():
+    agent = agent_with({18: {0: -50.0}})
+    agent.learn(30)
+    assert len(agent._history.losses) == 22
+
+
+def test_long_gap_of_all_sensors_goes_by():
+    agent = agent_with({step: dict.fromkeys(range(6), np.nan) for step in range(10, 35)})
+    agent.learn(50)
+    assert agent.model.network.n_samples == 25
+    assert agent.model.is_sound()
+
+
+def test_agent_saved_after_a_missing_reading_goes_on(tmp_path):
+    agent = agent_with({10: {1: np.nan}})
+    agent.learn(10).save(tmp_path / "agent")
+    again = agents.load(tmp_path / "agent", agent.env)
+    again.learn(3, resume=True)
+    assert again.model.network.n_samples == 13
