@@ -380,13 +380,8 @@ class HABNN:
     def save(self, path: str | Path) -> None:
         """Write settings and parameters to one file, atomically; a loaded network continues bit for bit."""
         state = self.get_state()
-        header = {
-            "kind": _FILE_KIND,
-            "settings": self.settings.as_dict(),
-            "dof": state.pop("dof"),
-            "n_samples": state.pop("n_samples"),
-        }
-        save_arrays(path, header, state)
+        numbers = {name: state.pop(name) for name in ("dof", "n_samples")}
+        save_arrays(path, {"kind": _FILE_KIND, "settings": self.settings.as_dict(), **numbers}, state)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -15,7 +15,7 @@ STUDY = RegressionStudy(
 
 def play(task):
     scores = np.full((len(TEST_SETS), len(SCORES)), task.seed + 0.1)
-    return Outcome({"scores": scores}, {"fit_seconds": 0.5, "n_train": task["max_rows"]})
+    return Outcome({"scores": scores}, {"fit_seconds": 0.5, "cpu_seconds": 0.25, "n_train": task["max_rows"]})
 
 
 def test_regression_study_tables_have_a_row_per_test_set_and_a_row_per_run(tmp_path):
@@ -23,7 +23,7 @@ def test_regression_study_tables_have_a_row_per_test_set_and_a_row_per_run(tmp_p
     results, timings = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("results", "timings"))
     index = ["method", "dataset", "block", "run", "seed"]
     assert results.columns.tolist() == [*index, "test_set", *SCORES]
-    assert timings.columns.tolist() == [*index, "n_train", "fit_seconds"]
+    assert timings.columns.tolist() == [*index, "n_train", "fit_seconds", "cpu_seconds"]
     assert results["test_set"].tolist() == list(TEST_SETS) * 8
     assert timings["method"].tolist() == ["tagi"] * 4 + ["habnn:dof=20"] * 4
     assert timings["seed"].tolist() == [5, 6] * 4
