@@ -1,10 +1,9 @@
 """The regression study as a client of the engine: its tasks and tables."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from habnn_control.experiments.engine import Outcome, claim, read_study, run_study
+from habnn_control.experiments.engine import Outcome, claim, read_csv, read_study, run_study
 from habnn_control.regression.protocol import SCORES, TEST_SETS
 from habnn_control.regression.study import RegressionStudy
 
@@ -20,7 +19,7 @@ def play(task):
 
 def test_regression_study_tables_have_a_row_per_test_set_and_a_row_per_run(tmp_path):
     assert run_study(STUDY, play, tmp_path) == []
-    results, timings = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("results", "timings"))
+    results, timings = (read_csv(tmp_path / f"{name}.csv") for name in ("results", "timings"))
     index = ["method", "dataset", "block", "run", "seed"]
     assert results.columns.tolist() == [*index, "test_set", *SCORES]
     assert timings.columns.tolist() == [*index, "n_train", "fit_seconds", "cpu_seconds"]
