@@ -74,7 +74,7 @@ class MPCAgent(RecurrentAgent):
     horizon : int
         Number of steps in which a plan moves.
     hold : int
-        Number of further steps without a move: delayed effects of the last moves count too.
+        Number of further steps after the last move (`Plant.rest`): its delayed effects count too.
     tail : float
         Number of steps that the last one stands for: the plant stays for a while where the plan leaves it.
     """
@@ -108,7 +108,8 @@ class MPCAgent(RecurrentAgent):
         self._low, self._high = self._bounds.action_low, self._bounds.action_high
         self._horizon, self._hold = horizon, hold
         self._weights = np.append(np.ones(horizon + hold - 1), tail)
-        self._rest_action = np.clip(np.zeros(len(self._low)), self._low, self._high)  # known actuators stay in place
+        rest = np.zeros(len(self._low)) if self.plant.rest is None else np.array(self.plant.rest)
+        self._rest_action: Array = np.clip(rest, self._low, self._high)
         self._plan: Plan | None = None
         self._sensors = SensorCheck(self.name, self._bounds)
         self._motion = self._excitation()
@@ -290,8 +291,7 @@ class MPCAgent(RecurrentAgent):
         forecaster = self.model.draw(rng) if exploration.thompson else self.model
 
         def objective(sequences: Array) -> Array:
-            rest = np.broadcast_to(self._rest_action, (len(sequences), self._hold, len(self._low)))
-            actions = np.concatenate([sequences, rest], axis=1)
+            actions = self.plant.continued(sequences, self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
             return exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._history)
 

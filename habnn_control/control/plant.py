@@ -154,6 +154,10 @@ class Plant:
         Entries that the controller leaves out, such as older frames.
     columns : mapping of str to int
         Names of the entries that results show, in that order; every entry as `entry_K` if left out.
+    rest : sequence of float, optional
+        Action that a plan goes on with after its last move. If left out: 0, by which known actuators stay in place; but
+        the last action of the plan where actuators are not known and 0 is not inside the range of every action, as
+        with a valve whose opening is the action.
     """
 
     loss: Loss
@@ -162,6 +166,7 @@ class Plant:
     limits: Sequence[Limit] = ()
     ignored: Sequence[int] = ()
     columns: Mapping[str, int] = field(default_factory=dict)
+    rest: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.loss):
@@ -179,6 +184,8 @@ class Plant:
             object.__setattr__(self, name, tuple(sorted(_entries(name, getattr(self, name)))))
         object.__setattr__(self, "limits", tuple(self.limits))
         object.__setattr__(self, "columns", dict(self.columns))
+        if self.rest is not None:
+            object.__setattr__(self, "rest", tuple(float(part) for part in self.rest))
         _entries("columns", self.columns.values())
         roles = [*self.actuated, *self.exogenous, *self.ignored]
         if len(set(roles)) < len(roles):
@@ -204,6 +211,18 @@ class Plant:
             total = total + limit.cost(observations)
         return total
 
+    def continued(self, sequences: Array, n_steps: int, bounds: Bounds) -> Array:
+        """Return plans (n, horizon, n_actions) with the `n_steps` actions that follow their last move appended."""
+        low, high = bounds.action_low, bounds.action_high
+        if self.rest is not None:
+            last = np.array(self.rest)
+        elif self.actuators is not None or ((low < 0) & (high > 0)).all():
+            last = np.clip(0.0, low, high)
+        else:
+            last = sequences[:, -1:]
+        rest = np.broadcast_to(last, (len(sequences), n_steps, bounds.n_actions))
+        return np.concatenate([sequences, rest], axis=1)
+
     def check(self, bounds: Bounds) -> None:
         """Raise unless the description fits the spaces."""
         n_observed, n_actions = bounds.n_observed, bounds.n_actions
@@ -219,6 +238,13 @@ class Plant:
                 "Plant: at least one entry must be left to predict, got roles for all; leave out what the model shall "
                 "learn."
             )
+        if self.rest is not None:
+            rest = np.array(self.rest)
+            if rest.shape != (n_actions,) or not ((bounds.action_low <= rest) & (rest <= bounds.action_high)).all():
+                raise ValueError(
+                    f"Plant: rest must be an action between {bounds.action_low} and {bounds.action_high}, got "
+                    f"{self.rest}; give one number per action."
+                )
         if self.actuators is None:
             return
         if len(self.actuated) != n_actions:

@@ -239,6 +239,36 @@ def test_check_accepts_what_fits():
     Plant(last_entry, actuators=actuators, exogenous=(1,), limits=[Limit(2, 1.0, high=3.0)]).check(BOUNDS)
 
 
+# ---------------------------------------------------------------------- what follows a plan
+
+SEQUENCES = np.array([[[0.2], [0.6]], [[0.9], [0.4]]])
+
+
+@pytest.mark.parametrize(
+    ("low", "actuators", "rest", "expected"),
+    [
+        (-1.0, None, None, [0.0, 0.0]),  # the action may be a move or a force
+        (0.0, None, None, [0.6, 0.4]),  # a valve: 0 would shut it
+        (0.0, Actuators((0,), (1.0,)), None, [0.0, 0.0]),  # a known actuator stays where it is
+        (0.0, None, [0.5], [0.5, 0.5]),
+    ],
+)
+def test_plans_go_on_with_the_action_that_keeps_a_plant_as_it_is(low, actuators, rest, expected):
+    bounds = Bounds.of([0.0, 0.0], [1.0, 1.0], [low], [1.0])
+    plant = Plant(last_entry, actuators=actuators, rest=rest)
+    plant.check(bounds)
+    whole = plant.continued(SEQUENCES, 3, bounds)
+    np.testing.assert_array_equal(whole[:, :2], SEQUENCES)
+    np.testing.assert_array_equal(whole[:, 2:, 0], np.repeat(np.array(expected)[:, None], 3, axis=1))
+
+
+@pytest.mark.parametrize("rest", [[2.0], [0.1, 0.1], [float("nan")]])
+def test_check_raises_on_a_rest_that_is_no_action(rest):
+    bounds = Bounds.of([0.0, 0.0], [1.0, 1.0], [0.0], [1.0])
+    with pytest.raises(ValueError, match="Plant: rest must be an action between"):
+        Plant(last_entry, rest=rest).check(bounds)
+
+
 # ---------------------------------------------------------------------- limits in plans
 
 
