@@ -145,7 +145,7 @@ class MPCAgent(RecurrentAgent):
 
         The lowest losses of the log become the best window that the agent's own losses are compared with.
         """
-        before = self.model.snapshot()
+        parts, before = (self.model, self.plant, self._motion), self.model.snapshot()
         self.model.pretrain(transitions)
         if self._log is not None:
             self._search_actuators(transitions)
@@ -154,7 +154,9 @@ class MPCAgent(RecurrentAgent):
             for loss in self.plant.loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
                 logged.append(float(loss))
         except Exception:  # the user's function
+            self.model, self.plant, self._motion = parts
             self.model.restore(before)
+            self._snapshot = before
             raise
         self._history = LossHistory(best=logged.best)
         self._motion.length = 0

@@ -1,10 +1,13 @@
 """Actuators found from steps: entries that follow the actions, exactly those, and none where none does."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import agents
 from habnn_control.control.actuator_search import find_actuators
+from habnn_control.control.model import Transitions
 from habnn_control.control.plant import Bounds, Plant
 from tiny_agents import assert_same_steps, benchmark, habnn, plant, steps_of
 
@@ -78,3 +81,38 @@ def test_agent_that_found_actuators_goes_on_from_its_file(tmp_path):
         agent.save(tmp_path / f"agent-{n}")
         loaded = agents.load(tmp_path / f"agent-{n}", env)
         assert_same_steps(first + steps_of(loaded, 45 - n, resume=True), whole)
+
+
+def logged(n):
+    """Return a log of random actions on the benchmark."""
+    env, rows = plant(), []
+    env.action_space.seed(0)
+    before, _ = env.reset()
+    for k in range(n):
+        action = env.action_space.sample()
+        after = env.step(action)[0]
+        rows.append((before, action, after, k == 0))
+        before = after
+    return Transitions(*zip(*rows, strict=True))
+
+
+def test_agent_finds_actuators_in_a_log():
+    agent = habnn(plant(), actuators="found")
+    agent.pretrain(logged(30))
+    assert agent.plant.actuators.entries == (1, 2, 3)
+    assert agent.model.network.n_samples == 30
+    agent.learn(5)
+
+
+def test_log_whose_loss_fails_leaves_the_agent_as_it_was():
+    def failing(actions, observations):
+        raise ZeroDivisionError("of the user")
+
+    described = replace(benchmark().unwrapped.plant, loss=failing)
+    agent = habnn(plant(), plant=described, actuators="found")
+    model = agent.model
+    with pytest.raises(ZeroDivisionError):
+        agent.pretrain(logged(30))
+    assert agent.plant.actuators is None
+    assert agent.model is model
+    assert model.network.n_samples == 0
