@@ -152,10 +152,8 @@ def _rebuilt(
             f"load: {', '.join(absent)} must be given again, got nothing; {path} holds no functions and no objects."
         )
     current = arrays.get(CURRENT)
-    for (
-        name,
-        array,
-    ) in arrays.items():  # the memory of a model is NaN before its first episode; a reading may be missing
+    # Before its first episode the memory of a model is NaN, and a current reading may be missing.
+    for name, array in arrays.items():
         if current is not None and name != CURRENT and array.dtype.kind == "f" and np.isnan(array).any():
             raise ValueError(f"NaN in {name}")
     if current is not None and not (
