@@ -10,18 +10,16 @@ from habnn_control.network import HABNN
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_LENGTH_SCALE = 2.0  # steps; correlation length of a random filter
-_DECAY = 4.0  # steps; time constant with which a filter decays into the past, as recent values are more informative
+_DECAYS = 2.0, 12.0  # steps; range of the time constants with which filters decay into the past
+_SMOOTHNESS = 0.5  # correlation length of a random filter, in time constants; at least one step
 _BIAS_RANGE = 2.0  # biases are uniform in [-2, 2], which places the kinks of the units inside the range of the inputs
-_COMMON_STD = 1.0  # prior standard deviation of the weights of common inputs; the filter of a unit has norm 0.5 to 1.5
 
 
-def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int) -> None:
+def focus(network: HABNN, signals: Sequence[Indices], common: Sequence[Indices], ages: Indices, seed: int) -> None:
     """Redraw the prior locations of the first layer, in place: each unit filters the history of one or two signals.
 
     A dense prior mixes all inputs in every unit, and the output layer needs many samples to separate their effects.
-    The filters decay into the past: effects with a delay of up to about five steps are learned sooner, later effects
-    are not.
+    The filters decay into the past, each unit's with a time constant of its own.
 
     Parameters
     ----------
@@ -29,28 +27,38 @@ def focus(network: HABNN, signals: Sequence[Indices], always: Indices, seed: int
         An untrained network.
     signals : sequence of int arrays
         Per signal, the indices of the inputs that hold its values, oldest first.
-    always : array of int
-        Indices of inputs that every unit sees; they shift the kink of the unit.
+    common : sequence of int arrays
+        The same for signals that every unit sees; they shift the kink of the unit.
+    ages : array of int
+        Ages, in steps and oldest first, of the values of a signal. A shorter signal has the last ones.
     seed : int
         Seed of the draws.
     """
     rng = np.random.default_rng((seed, 1))
+    gaps = np.gradient(ages.astype(np.float64)) if len(ages) > 1 else np.ones(1)  # steps that one value stands for
     loc = network.weight_loc[0]  # (n_hidden, n_inputs + 1), a view
+
+    def filter_of(indices: Indices, decay: float) -> Array:
+        n = len(indices)
+        return np.abs(gaps[-n:]) * _random_filter(rng, ages[-n:], decay)
+
     for unit in loc:
         unit[:] = 0.0
+        decay = np.exp(rng.uniform(*np.log(_DECAYS)))
         n_seen = min(int(rng.integers(1, 3)), len(signals))
         for signal in rng.choice(len(signals), n_seen, replace=False):
-            unit[signals[signal]] = _random_filter(rng, len(signals[signal]))
+            unit[signals[signal]] = filter_of(signals[signal], decay)
         unit *= rng.uniform(0.5, 1.5) / np.linalg.norm(unit)
-        unit[always] = _COMMON_STD * rng.standard_normal(len(always))
+        for indices in common:
+            shape = filter_of(indices, decay)
+            unit[indices] = shape * (rng.standard_normal() / np.linalg.norm(shape))
         unit[-1] = rng.uniform(-_BIAS_RANGE, _BIAS_RANGE)
     n_out, n_in = loc.shape
     loc *= np.sqrt(n_in if network.settings.fan == "in" else n_out)  # undoes the gain 1 / sqrt(fan)
 
 
-def _random_filter(rng: np.random.Generator, n: int) -> Array:
-    """Return filter coefficients (n,), newest last: a smooth Gaussian process that decays into the past."""
-    age = np.arange(n)[::-1]
-    time = age / _LENGTH_SCALE
-    covariance = np.exp(-0.5 * (time[:, None] - time) ** 2) + 1e-6 * np.eye(n)
-    return np.asarray(np.exp(-age / _DECAY) * (np.linalg.cholesky(covariance) @ rng.standard_normal(n)))
+def _random_filter(rng: np.random.Generator, ages: Indices, decay: float) -> Array:
+    """Return filter coefficients at these ages: a smooth Gaussian process that decays into the past."""
+    time = ages / max(_SMOOTHNESS * decay, 1.0)
+    covariance = np.exp(-0.5 * (time[:, None] - time) ** 2) + 1e-6 * np.eye(len(ages))
+    return np.asarray(np.exp(-ages / decay) * (np.linalg.cholesky(covariance) @ rng.standard_normal(len(ages))))

@@ -18,9 +18,10 @@ _INPUT_RANGE = 2.0  # scaled inputs lie in [-2, 2]
 class Encoder:
     """History and scaling of a dynamics model; no part of it is learned.
 
-    The inputs of the regressor are, in this order: the actuator positions (or actions, where positions are not known)
-    of the step to come and of the `history` steps before it, oldest first; the last `past_outputs` outputs; and the
-    exogenous entries. Scaling follows from the bounds of the spaces.
+    The inputs of the regressor are the averages of each signal over windows of the past, oldest first, and then the
+    last `past_outputs` outputs. The signals of a step are its actuator positions (or actions, where positions are not
+    known) and the exogenous entries before it. The windows lie around the ages of `window_ages`: they cover single steps
+    up to the step to come, and widen with their age. Scaling follows from the bounds of the spaces.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ class Encoder:
     bounds : Bounds
         Of observations and actions; an unbounded observation entry is not scaled.
     history : int
-        Number of past steps whose actuator positions are inputs; 0 with `past_outputs=1` is a single frame.
+        Number of past steps that the windows cover; 0 with `past_outputs=1` is a single frame.
     past_outputs : int, optional
         Number of past values of each output among the inputs. Default: none where the actuators are known, else 2.
     target : {"absolute", "delta", "log"}
@@ -37,14 +38,14 @@ class Encoder:
     """
 
     def __init__(
-        self, plant: Plant, bounds: Bounds, history: int = 10, past_outputs: int | None = None, target: str = "log"
+        self, plant: Plant, bounds: Bounds, history: int = 16, past_outputs: int | None = None, target: str = "log"
     ) -> None:
         check_choice("model", "target", target, TARGETS)
         known = plant.actuators is not None
         n_past = (0 if known else 2) if past_outputs is None else past_outputs
         if not (history >= 0 and n_past >= 0):
             raise ValueError(
-                f"model: history and past_outputs must not be negative, got {history} and {n_past}; 10 and 2 are good "
+                f"model: history and past_outputs must not be negative, got {history} and {n_past}; 16 and 2 are good "
                 "starts."
             )
         plant.check(bounds)
@@ -53,6 +54,8 @@ class Encoder:
         self._actuated = np.array(plant.actuated, dtype=np.int64)
         self._exogenous = np.array(plant.exogenous, dtype=np.int64)
         self._fixed = np.array([*plant.exogenous, *plant.ignored], dtype=np.int64)
+        self.ages = window_ages(history)
+        self._windows = windows(self.ages)
         self._delta = target == "delta"
         self._transform = Transform(target, bounds.low[self.outputs], bounds.high[self.outputs])
         self._exogenous_scaling = scaling(bounds.low[self._exogenous], bounds.high[self._exogenous])
@@ -69,20 +72,27 @@ class Encoder:
     @property
     def n_inputs(self) -> int:
         """Number of inputs of the regressor."""
-        n_actuation = self.bounds.n_actions * (self.history + 1)
-        return n_actuation + self.n_outputs * self.past_outputs + len(self._exogenous)
+        return self.n_signals * len(self.ages) + self.n_outputs * self.past_outputs
+
+    @property
+    def n_signals(self) -> int:
+        """Number of signals: actuators, then exogenous entries."""
+        return self.bounds.n_actions + len(self._exogenous)
 
     @property
     def feeds_back(self) -> bool:
         """Whether a prediction is an input of the next one."""
         return bool(self.past_outputs) or self._delta
 
-    def signals(self) -> tuple[list[Indices], Indices]:
-        """Return the inputs that are values of one signal over time, one array per signal, and the exogenous inputs."""
-        n_actions, end = self.bounds.n_actions, self.n_inputs - len(self._exogenous)
-        actuation = np.arange((self.history + 1) * n_actions).reshape(-1, n_actions)
-        past = np.arange(actuation.size, end).reshape(-1, self.n_outputs)
-        return [*actuation.T, *(past.T if past.size else ())], np.arange(end, self.n_inputs)
+    def histories(self) -> tuple[list[Indices], list[Indices]]:
+        """Return the inputs that hold the values of one signal or output over time, oldest first.
+
+        The first list has one array per actuator and per output, the second one per exogenous entry.
+        """
+        n_actions, n_windows = self.bounds.n_actions, self.n_signals * len(self.ages)
+        signals = np.arange(n_windows).reshape(self.n_signals, -1)
+        past = np.arange(n_windows, self.n_inputs).reshape(-1, self.n_outputs).T if self.past_outputs else ()
+        return [*signals[:n_actions], *past], list(signals[n_actions:])
 
     # ------------------------------------------------------------------ memory
 
@@ -90,7 +100,7 @@ class Encoder:
         """Return the memory of a model that has not seen any observation."""
         return Memory(
             observation=np.full(self.bounds.n_observed, np.nan),
-            actuation=np.zeros((self.history + 1, self.bounds.n_actions)),
+            signals=np.zeros((self.history + 1, self.n_signals)),
             past=np.zeros((max(self.past_outputs, 1), self.n_outputs)),
             origin=np.full(self.n_outputs, np.nan),
         )
@@ -100,10 +110,10 @@ class Encoder:
         first = np.array(observation, dtype=np.float64)
         targets = self._transform.forward(first[self.outputs])
         origin = targets if np.isnan(before.origin).any() else before.origin
-        here = self.scaled(first[self._actuated]) if len(self._actuated) else np.zeros(1)
+        here = self.scaled(first[self._actuated]) if len(self._actuated) else np.zeros(self.bounds.n_actions)
         return Memory(
             observation=first,
-            actuation=np.broadcast_to(here, before.actuation.shape),
+            signals=np.broadcast_to(np.append(here, self._exogenous_signals(first)), before.signals.shape),
             past=np.broadcast_to(targets - origin, before.past.shape),
             origin=origin,
         )
@@ -114,7 +124,7 @@ class Encoder:
         reached = after[self._actuated] if len(self._actuated) else np.asarray(action, dtype=np.float64)
         return Memory(
             observation=after,
-            actuation=np.concatenate([memory.actuation[1:], self.scaled(reached)[None]]),
+            signals=np.concatenate([memory.signals[1:], self.signals(memory, reached[None, None])[0]]),
             past=np.concatenate([memory.past[1:], self._relative(memory, after)[None]]),
             origin=memory.origin,
         )
@@ -133,28 +143,41 @@ class Encoder:
         here, low, high = (part[self._actuated] for part in (memory.observation, self.bounds.low, self.bounds.high))
         return self.plant.actuators.positions(here, sequences, low, high)
 
-    def inputs(self, memory: Memory, actuation: Array, past: Array) -> Array:
-        """Return inputs (n, n_inputs) for n windows of scaled actuation and n windows of past outputs.
+    def _exogenous_signals(self, observation: Array) -> Array:
+        centre, half_range = self._exogenous_scaling
+        return np.asarray(_INPUT_RANGE * (observation[self._exogenous] - centre) / half_range)
+
+    def signals(self, memory: Memory, actuation: Array) -> Array:
+        """Return signals (n, horizon, n_signals) along the actuation of n plans; exogenous entries stay as they are."""
+        held = self._exogenous_signals(memory.observation)
+        return np.concatenate([self.scaled(actuation), np.broadcast_to(held, (*actuation.shape[:2], len(held)))], axis=2)
+
+    def averages(self, memory: Memory, actuation: Array) -> Array:
+        """Return the averages over windows (n, horizon, n_signals * n_windows) along the actuation of n plans."""
+        n, horizon, _ = actuation.shape
+        known = np.broadcast_to(memory.signals[1:], (n, self.history, self.n_signals))
+        whole = np.concatenate([known, self.signals(memory, actuation)], axis=1)
+        bands = np.zeros((self.history + horizon, horizon, len(self.ages)))
+        for k in range(horizon):
+            bands[k : k + self.history + 1, k] = self._windows
+        found = whole.transpose(0, 2, 1) @ bands.reshape(len(bands), -1)  # (n, n_signals, horizon * n_windows)
+        return found.reshape(n, self.n_signals, horizon, -1).transpose(0, 2, 1, 3).reshape(n, horizon, -1)
+
+    def inputs(self, averages: Array, past: Array) -> Array:
+        """Return inputs (n, n_inputs) for averages (n, n_signals * n_windows) and past outputs.
 
         Parameters
         ----------
-        memory : Memory
-            Gives the exogenous entries.
-        actuation : array, shape (n, history + 1, n_actions)
+        averages : array, shape (n, n_signals * n_windows)
         past : array, shape (n, at least past_outputs, n_outputs)
         """
-        n = len(actuation)
-        centre, half_range = self._exogenous_scaling
-        exogenous = _INPUT_RANGE * (memory.observation[self._exogenous] - centre) / half_range
         recent = past[:, past.shape[1] - self.past_outputs :]
-        windows = actuation.reshape(n, -1), recent.reshape(n, -1), np.broadcast_to(exogenous, (n, len(exogenous)))
-        return np.concatenate(windows, axis=1)
+        return np.concatenate([averages, recent.reshape(len(averages), -1)], axis=1)
 
     def next_inputs(self, memory: Memory, action: ArrayLike) -> Array:
         """Return the inputs (1, n_inputs) for the step that follows `action`."""
-        reached = self.actuation(memory, np.asarray(action, dtype=np.float64)[None, None])[0]
-        actuation = np.concatenate([memory.actuation[1:], self.scaled(reached)])
-        return self.inputs(memory, actuation[None], memory.past[None])
+        reached = self.actuation(memory, np.asarray(action, dtype=np.float64)[None, None])
+        return self.inputs(self.averages(memory, reached)[0], memory.past[None])
 
     # ------------------------------------------------------------------ targets
 
@@ -226,6 +249,24 @@ class Transform:
 
     def _exp(self, outputs: Array) -> Array:
         return np.asarray(np.exp(np.minimum(outputs, 50.0)))
+
+
+def window_ages(history: int) -> Indices:
+    """Return the ages, in steps and oldest first, of the windows that cover `history` steps of the past.
+
+    The gaps grow with the age: what happened long ago need not be known to the step.
+    """
+    ages = [0]
+    while ages[-1] < history:
+        ages.append(min(ages[-1] + max(1, ages[-1] // 2), history))
+    return np.array(ages[::-1], dtype=np.int64)
+
+
+def windows(ages: Indices) -> Array:
+    """Return weights (history + 1, n_windows) of averages around these ages: tents that reach to the next ages."""
+    steps = np.arange(ages[0] + 1)[::-1]  # age of each row, oldest first
+    tents = np.stack([np.interp(steps, ages[::-1], row[::-1]) for row in np.eye(len(ages))], axis=1)
+    return np.asarray(tents / tents.sum(axis=0))
 
 
 def scaling(low: Array, high: Array) -> tuple[Array, Array]:

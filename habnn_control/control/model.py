@@ -118,8 +118,8 @@ class Memory(NamedTuple):
     ----------
     observation : array, shape (n_observed,)
         The last observation.
-    actuation : array, shape (history + 1, n_actions)
-        Scaled actuator positions, or actions where these are not known; newest last.
+    signals : array, shape (history + 1, n_signals)
+        Scaled actuator positions, or actions where these are not known, and exogenous entries; newest last.
     past : array, shape (max(past_outputs, 1), n_outputs)
         Scaled outputs relative to `origin`, newest last.
     origin : array, shape (n_outputs,)
@@ -127,7 +127,7 @@ class Memory(NamedTuple):
     """
 
     observation: Array
-    actuation: Array
+    signals: Array
     past: Array
     origin: Array
 

@@ -27,28 +27,23 @@ def roll_out(encoder: Encoder, memory: Memory, actuation: Array, step: Callable[
     step : callable
         Predicted targets (n, n_outputs) for inputs (n, n_inputs).
     """
-    n, horizon, _ = actuation.shape
-    known = np.broadcast_to(memory.actuation, (n, *memory.actuation.shape))
-    whole = np.concatenate([known, encoder.scaled(actuation)], axis=1)
+    averages = encoder.averages(memory, actuation)
     if encoder.feeds_back:
-        return _step_by_step(encoder, memory, whole, step)
-    length = len(memory.actuation)
-    windows = np.lib.stride_tricks.sliding_window_view(whole[:, 1:], length, axis=1)  # (n, horizon, n_actions, length)
-    windows = windows.swapaxes(2, 3).reshape(n * horizon, length, -1)
-    outputs = step(encoder.inputs(memory, windows, np.empty((n * horizon, 0, encoder.n_outputs))))
+        return _step_by_step(encoder, memory, averages, step)
+    n, horizon, _ = averages.shape
+    outputs = step(encoder.inputs(averages.reshape(n * horizon, -1), np.empty((n * horizon, 0, encoder.n_outputs))))
     return np.clip(outputs.reshape(n, horizon, encoder.n_outputs), *encoder.target_bounds(memory))
 
 
-def _step_by_step(encoder: Encoder, memory: Memory, actuation: Array, step: Callable[[Array], Array]) -> Array:
-    """Feed the predicted outputs back as inputs of the next step; `actuation` begins with the memory's."""
-    length, depth = len(memory.actuation), len(memory.past)
-    n, horizon = len(actuation), actuation.shape[1] - length
+def _step_by_step(encoder: Encoder, memory: Memory, averages: Array, step: Callable[[Array], Array]) -> Array:
+    """Feed the predicted outputs back as inputs of the next step."""
+    (n, horizon, _), depth = averages.shape, len(memory.past)
     low, high = encoder.target_bounds(memory)
     past = np.empty((n, depth + horizon, encoder.n_outputs))
     past[:, :depth] = memory.past
     for k in range(horizon):
         recent = past[:, k : k + depth]
-        target = step(encoder.inputs(memory, actuation[:, k + 1 : k + 1 + length], recent))
+        target = step(encoder.inputs(averages[:, k], recent))
         past[:, k + depth] = np.clip(encoder.accumulated(target, recent), low, high)
     return past[:, depth:]
 

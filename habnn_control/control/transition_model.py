@@ -24,7 +24,13 @@ _LARGEST_WIDTH = 100.0  # of the interval widths' correction, and the inverse of
 _LOG_WORTH = 333  # steps that a log counts for at most: its steps are not independent, its hidden states not today's
 _EPISODE_NOISE = 25.0  # variance that a new episode adds to each output bias, in parts of the noise variance
 # Hidden weights change slowly, as a plant is learned in hundreds of samples, not thousands; units are partly linear.
-_SETTINGS: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
+_SETTINGS: dict[str, Any] = {
+    "hidden": (320,),
+    "scale": 0.003,
+    "output_scale": 0.1,
+    "activation": "leaky_relu",
+    "slope": 0.3,
+}
 
 
 class _OneStep(NamedTuple):
@@ -66,7 +72,7 @@ class TransitionModel(EncodedModel):
         plant: Plant,
         bounds: Bounds,
         *,
-        history: int = 10,
+        history: int = 16,
         past_outputs: int | None = None,
         target: str = "log",
         prior: str = "focused",
@@ -81,7 +87,7 @@ class TransitionModel(EncodedModel):
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **_SETTINGS, **(network or {})})
         if prior == "focused" and history > 1 and self.network.settings.hidden:
-            focus(self.network, *self.encoder.signals(), seed)
+            focus(self.network, *self.encoder.histories(), self.encoder.ages, seed)
         # A random walk with this part of the noise variance per step is followed with a gain of 1 / offset_time.
         self._bias_noise = offset_time**-2.0
         self._widths = np.ones(n_outputs)  # factors on the intervals' widths that hold their coverage
