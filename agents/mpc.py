@@ -15,8 +15,9 @@ from agents.sensors import SensorCheck
 from envs import find_plant
 from habnn_control.control.actuator_search import StepLog, find_actuators
 from habnn_control.control.excitation import Sweeps
-from habnn_control.control.exploration import Exploration, LossHistory, Probing
+from habnn_control.control.exploration import Exploration, Probing
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
 from habnn_control.control.plant import Actuators, Bounds, Plant
 from habnn_control.control.probing import Bursts
@@ -28,6 +29,7 @@ Array = NDArray[np.float64]
 ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
+_HALF_WIDTH = 1.645  # of a normal distribution's central 90 % interval, in standard deviations
 _LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
 ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
@@ -113,7 +115,7 @@ class MPCAgent(RecurrentAgent):
         self._plan: Plan | None = None
         self._sensors = SensorCheck(self.name, self._bounds)
         self._motion = self._excitation()
-        self._history = LossHistory()
+        self._monitor = LossMonitor()
         self._n_steps = 0  # learned from online
         searches = actuators != "learned" and self.plant.actuators is None
         self._log = StepLog() if searches else None  # steps in which actuators are looked for
@@ -141,24 +143,10 @@ class MPCAgent(RecurrentAgent):
     # ------------------------------------------------------------------ learning
 
     def pretrain(self, transitions: Transitions) -> Self:
-        """Learn from logged steps before going online, which then begins without excitation, but as risk-averse.
-
-        The lowest losses of the log become the best window that the agent's own losses are compared with.
-        """
-        parts, before = (self.model, self.plant, self._motion), self.model.snapshot()
+        """Learn from logged steps before going online, which then begins without excitation, but as risk-averse."""
         self.model.pretrain(transitions)
         if self._log is not None:
             self._search_actuators(transitions)
-        logged = LossHistory(best=self._history.best)
-        try:
-            for loss in self.plant.loss(np.asarray(transitions.actions), np.asarray(transitions.next_observations)):
-                logged.append(float(loss))
-        except Exception:  # the user's function
-            self.model, self.plant, self._motion = parts
-            self.model.restore(before)
-            self._snapshot = before
-            raise
-        self._history = LossHistory(best=logged.best)
         self._motion.length = 0
         self._log = None
         self._current = None  # the model's memory is that of the log's last episode
@@ -182,7 +170,7 @@ class MPCAgent(RecurrentAgent):
         if self._n_steps < self._motion.length:
             return self._motion.first(self._n_steps)
         self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
-        return self._motion.later(self._n_planned, self._history, self._first_action(self._plan))
+        return self._motion.later(self._n_planned, self._monitor, self._first_action(self._plan))
 
     @property
     def _n_planned(self) -> int:
@@ -202,13 +190,12 @@ class MPCAgent(RecurrentAgent):
             self.model.skip(step.action)
             complete = False
         given = list(self.plant.exogenous)
-        if np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0):
-            if isinstance(self._motion, Sweeps):
-                self._motion.disturbed = self._n_planned
-            self._history = LossHistory()  # losses under other exogenous entries are no measure of these
+        moved = np.any(np.abs(step.next_observation[given] - step.observation[given]) > 0)
+        if moved and isinstance(self._motion, Sweeps):
+            self._motion.disturbed = self._n_planned
         if self._n_planned and complete:
             after = np.asarray(step.next_observation, dtype=np.float64)
-            self._history.append(float(self.plant.loss(step.action, after)))
+            self._monitor.append(float(self.plant.loss(step.action, after)), *self._predicted_loss(step))
         if self._log is not None:
             self._keep_log(step, complete)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
@@ -253,16 +240,21 @@ class MPCAgent(RecurrentAgent):
         logger.warning("%s: the model is not sound at step %d; back to its last snapshot.", self.name, self._n_steps)
 
     def _progress(self, step: Step) -> dict[str, str]:
-        """Return the loss, and half the width of the 90 % interval of its prediction with independent entries."""
+        """Return the loss, and half the width of the 90 % interval of its prediction."""
+        return {**super()._progress(step), "uncertainty": f"{_HALF_WIDTH * self._predicted_loss(step)[1]:.1f}"}
+
+    def _predicted_loss(self, step: Step) -> tuple[float, float]:
+        """Return mean and standard deviation of the loss that was predicted for a step, with independent entries."""
         prediction = self.prediction
         assert isinstance(prediction, StepPrediction)
         indices, mean, low, high = prediction
-        ends = np.tile(np.asarray(step.next_observation, dtype=np.float64), (2, len(indices), 1))
-        ends[..., indices] = mean
-        ends[:, np.arange(len(indices)), indices] = low, high  # each entry at its ends, the others as expected
-        losses = self.plant.loss(np.broadcast_to(step.action, (2, len(indices), len(step.action))), ends)
-        half_width = 0.5 * np.sqrt(np.sum((losses[1] - losses[0]) ** 2))
-        return {**super()._progress(step), "uncertainty": f"{half_width:.1f}"}
+        n = len(indices)
+        cases = np.tile(np.asarray(step.next_observation, dtype=np.float64), (2 * n + 1, 1))
+        cases[:, indices] = mean
+        cases[np.arange(n), indices], cases[np.arange(n, 2 * n), indices] = low, high  # each entry at its ends
+        losses = self.plant.loss(np.broadcast_to(step.action, (len(cases), len(step.action))), cases)
+        width = np.sqrt(np.sum((losses[n : 2 * n] - losses[:n]) ** 2))
+        return float(losses[-1]), float(width / (2 * _HALF_WIDTH))
 
     # ------------------------------------------------------------------ acting without learning
 
@@ -295,7 +287,7 @@ class MPCAgent(RecurrentAgent):
         def objective(sequences: Array) -> Array:
             actions = self.plant.continued(sequences, self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
-            return exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._history)
+            return exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
 
         plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
         if np.isfinite(plan.cost):
@@ -310,21 +302,17 @@ class MPCAgent(RecurrentAgent):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         plan = {} if self._plan is None else {f"plan_{k}": np.asarray(v) for k, v in self._plan._asdict().items()}
-        losses = {
-            "history_losses": self._history.losses,
-            "history_best": np.array(self._history.best),
-            "history_moments": self._history.moments,
-        }
         model = {f"model_{name}": value for name, value in self.model.snapshot().items()}
         log = {f"{_LOG}{k}": v for k, v in self._log.transitions._asdict().items()} if self._log else {}
         found = self.plant.actuators
         state = {
             "n_steps": self._n_steps,
             "motion": self._motion.get_state(),
+            "monitor": self._monitor.get_state(),
             "searching": self._log is not None,
             "actuators": None if found is None else [found.entries, found.steps],
         }
-        return state, model | plan | losses | log
+        return state, model | plan | log
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._n_steps = state["n_steps"]
@@ -336,7 +324,7 @@ class MPCAgent(RecurrentAgent):
             self._log = StepLog(Transitions(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields)))
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
-        self._history = LossHistory(arrays["history_losses"], float(arrays["history_best"]), arrays["history_moments"])
+        self._monitor = LossMonitor(**state["monitor"])
         self._keep_snapshot()
         plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
         self._plan = Plan(**plan) if plan else None

@@ -40,7 +40,7 @@ def focus(network: HABNN, signals: Sequence[Indices], common: Sequence[Indices],
 
     def filter_of(indices: Indices, decay: float) -> Array:
         n = len(indices)
-        return np.abs(gaps[-n:]) * _random_filter(rng, ages[-n:], decay)
+        return np.asarray(np.abs(gaps[-n:]) * _random_filter(rng, ages[-n:], decay))
 
     for unit in loc:
         unit[:] = 0.0

@@ -20,8 +20,9 @@ class Encoder:
 
     The inputs of the regressor are the averages of each signal over windows of the past, oldest first, and then the
     last `past_outputs` outputs. The signals of a step are its actuator positions (or actions, where positions are not
-    known) and the exogenous entries before it. The windows lie around the ages of `window_ages`: they cover single steps
-    up to the step to come, and widen with their age. Scaling follows from the bounds of the spaces.
+    known) and the exogenous entries before it. The windows lie around the ages of `window_ages`: the newest ones are
+    single steps, the step to come the last of them, and older ones are wider. Scaling follows from the bounds of the
+    spaces.
 
     Parameters
     ----------
@@ -150,7 +151,8 @@ class Encoder:
     def signals(self, memory: Memory, actuation: Array) -> Array:
         """Return signals (n, horizon, n_signals) along the actuation of n plans; exogenous entries stay as they are."""
         held = self._exogenous_signals(memory.observation)
-        return np.concatenate([self.scaled(actuation), np.broadcast_to(held, (*actuation.shape[:2], len(held)))], axis=2)
+        held = np.broadcast_to(held, (*actuation.shape[:2], len(held)))
+        return np.concatenate([self.scaled(actuation), held], axis=2)
 
     def averages(self, memory: Memory, actuation: Array) -> Array:
         """Return the averages over windows (n, horizon, n_signals * n_windows) along the actuation of n plans."""

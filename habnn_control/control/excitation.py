@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from habnn_control.control.exploration import Excitation, LossHistory
+from habnn_control.control.exploration import Excitation
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.plant import Bounds, Plant
 
 Array = NDArray[np.float64]
@@ -15,8 +16,8 @@ _FIRST, _GROWTH = 64, 2  # planned steps before the first later sweep, and the g
 _STAY = 8  # steps at the far end of a later sweep: losses answer with a delay
 _HALF_WAVE = 8  # steps of half a period of the dither
 _UNREST = 50  # steps for which exogenous entries count as moving after they have moved
-_PAUSE = 75  # steps between sweeps that degradation asks for: the effect of the last one must show first
-_DITHER, _RESWEEP, _DEGRADATION = 1.0, 0.3, 0.7  # of an Excitation that leaves them open
+_PAUSE = 75  # steps between sweeps that surprise asks for: the effect of the last one must show first
+_DITHER, _RESWEEP, _SURPRISE = 1.0, 0.3, 4.5  # of an Excitation that leaves them open
 _UNKNOWN_QUARTER = 3  # steps to one side of a sweep where the actuators are not known
 _STATE = ("length", "began", "quarter", "stay", "disturbed")
 
@@ -26,9 +27,8 @@ class Sweeps:
 
     It begins with sweeps of all actuators together. Later the fastest actuator sweeps again, down and up around its
     position, and stays up for a while, the planner moving the others: at intervals that double, so that a place beside
-    a settled plant is not judged by its first steps for ever. When losses have degraded, it sweeps half of its range to
-    either side: a plant may have fallen into a bad state that nothing near it ends. Each such sweep halves the
-    degradation, so that a change that no sweep mends does not cause sweeps for ever.
+    a settled plant is not judged by its first steps for ever. When losses exceed their predictions, it sweeps half of
+    its range to either side: a plant may have fallen into a bad state that nothing near it ends.
 
     While exogenous entries move, a square wave (dither) is added to the action of the slowest actuator: it would
     otherwise move as slowly as they do, and a model could not tell its effect from theirs.
@@ -61,7 +61,7 @@ class Sweeps:
             resweep = _RESWEEP if settings.resweep is None else settings.resweep
             dither = _DITHER if settings.dither is None else settings.dither
             self._again, self._widest = (round(part / speeds[self._fastest]) for part in (resweep, 0.5))
-            self._threshold = _DEGRADATION if settings.degradation is None else settings.degradation
+            self._threshold = _SURPRISE if settings.surprise is None else settings.surprise
             self._dither[slowest] = dither * (self._high - self._low)[slowest] / 2
         self.began, self.quarter, self.stay = -_PAUSE, 0, 0  # the last sweep of the fastest: start, width, rest on top
         self.disturbed = -_UNREST  # planned step at which exogenous entries last moved
@@ -71,14 +71,14 @@ class Sweeps:
         side = step // self._quarters % 4
         return np.where((side == 0) | (side == 3), self._low, self._high)
 
-    def later(self, n_planned: int, history: LossHistory, action: Array) -> Array:
+    def later(self, n_planned: int, monitor: LossMonitor, action: Array) -> Array:
         """Return the planner's action with dither, and with the fastest actuator's part replaced while it sweeps."""
         moved = self._dithered(n_planned, action)
         if not self._sweeping(n_planned):
             if self.length and self._again and _is_due(n_planned):
                 self.began, self.quarter, self.stay = n_planned, self._again, _STAY
-            elif history.degradation > self._threshold and n_planned - self.began > _PAUSE:
-                history.halve_degradation()
+            elif monitor.surprise > self._threshold and n_planned - self.began > _PAUSE:
+                monitor.forget()
                 self.began, self.quarter, self.stay = n_planned, self._widest, 0
         if self._sweeping(n_planned):
             step = n_planned - self.began

@@ -6,9 +6,10 @@ from math import inf, isfinite
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from habnn_control.control.model import Forecast
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.support.names import check_choice
 
 Array = NDArray[np.float64]
@@ -35,77 +36,6 @@ class Schedule:
         return self.floor + (self.start - self.floor) * self.decay**step
 
 
-class LossHistory:
-    """The recent losses, and how much worse they are than the best window so far.
-
-    The first `SETTLING` losses belong to no window: a plant needs time to answer to a new controller. The unit of a
-    degradation is the standard deviation of all losses: neither a constant added to the loss nor its unit matters.
-
-    Parameters
-    ----------
-    losses : array_like
-        Of the last steps, newest last; at most WINDOW + SETTLING are kept.
-    best : float
-        Lowest mean over `WINDOW` steps so far.
-    moments : array_like, shape (3,)
-        Number, mean, and sum of squared deviations from the mean of all losses so far; those of `losses` if left out.
-    """
-
-    WINDOW = 50
-    SETTLING = 25
-    _KEPT = WINDOW + SETTLING
-
-    def __init__(self, losses: ArrayLike = (), best: float = inf, moments: ArrayLike | None = None) -> None:
-        self.losses = np.array(losses, dtype=np.float64)
-        self.best = best
-        if moments is None:
-            mean = self.losses.mean() if len(self.losses) else 0.0
-            moments = len(self.losses), mean, np.sum((self.losses - mean) ** 2)
-        self.moments = np.array(moments, dtype=np.float64)
-
-    def append(self, loss: float) -> None:
-        """Append one loss; a loss that is not finite is left out."""
-        if not isfinite(loss):
-            return
-        n, mean, squares = self.moments  # Welford's update
-        step = loss - mean
-        mean += step / (n + 1)
-        self.moments = np.array([n + 1, mean, squares + step * (loss - mean)])
-        self.losses = np.append(self.losses, loss)[-self._KEPT :]
-        if self._has_settled:
-            self.best = min(self.best, float(self._recent.mean()))
-
-    @property
-    def _has_settled(self) -> bool:
-        return len(self.losses) == self._KEPT
-
-    @property
-    def _recent(self) -> Array:
-        return self.losses[-self.WINDOW :]
-
-    @property
-    def level(self) -> float:
-        """Mean magnitude of the recent losses: the unit of the information weight; 1 before the first loss."""
-        return float(np.abs(self._recent).mean()) if len(self.losses) else 1.0
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of all losses so far."""
-        n, _, squares = self.moments
-        return float(np.sqrt(squares / max(n, 1)))
-
-    @property
-    def degradation(self) -> float:
-        """Excess of the recent mean loss over the best window's, in units of `spread`; 0 until losses have settled."""
-        if not self._has_settled or self.spread == 0:
-            return 0.0
-        return (float(self._recent.mean()) - self.best) / self.spread
-
-    def halve_degradation(self) -> None:
-        """Raise `best` halfway to the recent mean: the best window may have been luck."""
-        self.best += 0.5 * self.degradation * self.spread
-
-
 @dataclass(frozen=True)
 class Excitation:
     """Scripted sweeps of the actuators; see `habnn_control.control.excitation.Sweeps` for the motion.
@@ -121,15 +51,15 @@ class Excitation:
         entries move, so that the model can tell the effects of the two apart.
     resweep : float, optional
         How far the fastest actuator moves to either side in later sweeps, as a part of its range; 0 for none.
-    degradation : float, optional
-        Degradation of the losses (`LossHistory`) from which the fastest actuator sweeps half of its range to either
-        side; inf for never.
+    surprise : float, optional
+        Surprise of a `LossMonitor` from which the fastest actuator sweeps half of its range to either side; inf for
+        never.
     """
 
     length: int = 32
     dither: float | None = None
     resweep: float | None = None
-    degradation: float | None = None
+    surprise: float | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.length, int) and self.length >= 0):
@@ -142,15 +72,15 @@ class Excitation:
                 f"exploration: excitation.dither must be in [0, 1] and resweep in [0, 0.5], got {self.dither} and "
                 f"{self.resweep}; 0 switches them off."
             )
-        if self.degradation is not None and not self.degradation > 0:
+        if self.surprise is not None and not self.surprise > 0:
             raise ValueError(
-                f"exploration: excitation.degradation must be positive, got {self.degradation}; inf switches it off."
+                f"exploration: excitation.surprise must be positive, got {self.surprise}; inf switches it off."
             )
 
     @property
     def needs_actuators(self) -> bool:
         """Whether a motion is asked for that is possible with known actuators only."""
-        return bool(self.dither or self.resweep) or self.degradation not in (None, inf)
+        return bool(self.dither or self.resweep) or self.surprise not in (None, inf)
 
 
 @dataclass(frozen=True)
@@ -169,9 +99,8 @@ class Probing:
         How far one actuator at a time moves to either side in later bursts.
     interval, growth : float
         Planned steps until the first later burst, inf for none, and the factor from each such step to the next one.
-    degradation : float
-        Excess of the recent losses over the best window, in standard deviations of all losses so far, that sends all
-        actuators from end to end; inf for never.
+    surprise : float
+        Surprise of a `LossMonitor` that sends all actuators from end to end; inf for never.
     """
 
     length: int = 16
@@ -179,7 +108,7 @@ class Probing:
     later: float = 0.3
     interval: float = 24.0
     growth: float = 1.4
-    degradation: float = 0.7
+    surprise: float = 4.5
 
     def __post_init__(self) -> None:
         if not (isinstance(self.length, int) and self.length >= 0):
@@ -193,10 +122,10 @@ class Probing:
                     f"exploration: excitation.{name} must be a part of the range in (0, 0.5], got "
                     f"{getattr(self, name)}; half of the range is as far as the middle is from its ends."
                 )
-        if not (self.interval > 0 and self.degradation > 0 and 1 < self.growth < inf):
+        if not (self.interval > 0 and self.surprise > 0 and 1 < self.growth < inf):
             raise ValueError(
-                f"exploration: excitation.interval and degradation must be positive and growth above 1, got "
-                f"{self.interval}, {self.degradation} and {self.growth}; an interval or degradation of inf switches "
+                f"exploration: excitation.interval and surprise must be positive and growth above 1, got "
+                f"{self.interval}, {self.surprise} and {self.growth}; an interval or surprise of inf switches "
                 "such bursts off."
             )
 
@@ -226,7 +155,7 @@ class Exploration:
         Moves beside the plan.
     """
 
-    risk: Schedule = Schedule(2.0, 1.0, 0.98)
+    risk: Schedule = Schedule(2.0, 0.5, 0.98)
     information: Schedule = Schedule()
     thompson: bool = False
     excitation: Excitation | Probing = Probing()
@@ -260,7 +189,7 @@ class Exploration:
         return Exploration(self.risk if averse else Schedule(), excitation=Excitation(0))
 
     def costs(
-        self, forecast: Forecast, actions: Array, cost: Cost, weights: Array, step: int, history: LossHistory
+        self, forecast: Forecast, actions: Array, cost: Cost, weights: Array, step: int, monitor: LossMonitor
     ) -> Array:
         """Return the cost (n,) of each plan.
 
@@ -275,7 +204,8 @@ class Exploration:
             Weight of each step.
         step : int
             Number of steps planned so far, for the schedules.
-        history : LossHistory
+        monitor : LossMonitor
+            Of the losses so far.
         """
         values = np.asarray(cost(actions, forecast.observations))
         if values.shape != actions.shape[:2]:
@@ -287,7 +217,7 @@ class Exploration:
         if risk := self.risk.value(step):
             costs = costs + risk * loss_deviation(forecast, actions, cost, values, weights)
         if information := self.information.value(step):
-            costs = costs - information * history.level * forecast.information
+            costs = costs - information * monitor.level * forecast.information
         return np.asarray(costs)
 
 

@@ -1,7 +1,5 @@
 """Actuators found from steps: entries that follow the actions, exactly those, and none where none does."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -102,17 +100,3 @@ def test_agent_finds_actuators_in_a_log():
     assert agent.plant.actuators.entries == (1, 2, 3)
     assert agent.model.network.n_samples == 30
     agent.learn(5)
-
-
-def test_log_whose_loss_fails_leaves_the_agent_as_it_was():
-    def failing(actions, observations):
-        raise ZeroDivisionError("of the user")
-
-    described = replace(benchmark().unwrapped.plant, loss=failing)
-    agent = habnn(plant(), plant=described, actuators="found")
-    model = agent.model
-    with pytest.raises(ZeroDivisionError):
-        agent.pretrain(logged(30))
-    assert agent.plant.actuators is None
-    assert agent.model is model
-    assert model.network.n_samples == 0

@@ -5,7 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from habnn_control.control.encoder import TARGETS, Encoder, Transform, scaling
+from habnn_control.control.encoder import TARGETS, Encoder, Transform, scaling, window_ages, windows
 from habnn_control.control.plant import Actuators, Bounds, Plant
 from linear_plant import BOUNDS, CERTAIN, PLANT, UNKNOWN, black_box, output_loss
 
@@ -24,13 +24,13 @@ def along_the_stream(encoder):
 
 
 def test_encoder_inputs_and_targets_by_hand():
-    """Positions, oldest first with the next position last, in [-2, 2]; past outputs relative to the first; the load."""
+    """Positions and loads, oldest first with the next position last, in [-2, 2]; past outputs relative to the first."""
     targets = (np.array(OUTPUTS) - OUTPUTS[0]) / 20.0
     positions = 2.0 * (np.array([5.0, 5.0, *POSITIONS]) - 5.0) / 5.0
     past = [0.0, *targets]
     rows = along_the_stream(Encoder(PLANT, BOUNDS, 2, 2, "absolute"))
     for k, (x, y, _) in enumerate(rows):
-        expected = [*positions[k + 1 : k + 4], past[k], past[k + 1], 2.0 * (LOAD - 50.0) / 50.0]
+        expected = [*positions[k + 1 : k + 4], *[2.0 * (LOAD - 50.0) / 50.0] * 3, past[k], past[k + 1]]
         np.testing.assert_allclose(x, expected, atol=1e-14)
         np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
     assert len(rows) == 4
@@ -42,7 +42,7 @@ def test_encoder_inputs_are_the_actions_where_positions_are_not_known_by_hand():
     targets, actions = outputs - outputs[0], [0.0, 0.0, *(2.0 * np.array(ACTIONS))]
     for k, (x, y, _) in enumerate(along_the_stream(Encoder(UNKNOWN, BOUNDS, 2, None, "absolute"))):
         before = targets[max(k - 1, 0)]
-        expected = [*actions[k : k + 3], *before, *targets[k], 2.0 * (LOAD - 50.0) / 50.0]
+        expected = [*actions[k : k + 3], *[2.0 * (LOAD - 50.0) / 50.0] * 3, *before, *targets[k]]
         np.testing.assert_allclose(x, expected, atol=1e-14)
         np.testing.assert_allclose(y, targets[k + 1], atol=1e-14)
 
@@ -88,7 +88,7 @@ def test_encoder_memory_keeps_its_origin_over_episodes():
     second = encoder.first_memory([60.0, 7.0, 6.0], first)
     np.testing.assert_array_equal(second.origin, first.origin)
     np.testing.assert_allclose(second.past, np.full((2, 1), 2.0 / 20.0))
-    np.testing.assert_allclose(second.actuation, np.full((3, 1), 0.8))
+    np.testing.assert_allclose(second.signals, np.tile([0.8, 0.4], (3, 1)))
     np.testing.assert_array_equal(second.observation, [60.0, 7.0, 6.0])
 
 
@@ -114,13 +114,62 @@ def test_encoder_observations_are_whole_by_hand():
     np.testing.assert_array_equal(whole, [[[4.0, 1.5, 1.0, 7.0], [4.0, 2.5, 0.0, 7.0], [4.0, 3.5, 1.0, 7.0]]])
 
 
-def test_encoder_signals_are_one_per_actuator_and_output():
+def test_encoder_histories_are_one_per_actuator_and_output():
     encoder = Encoder(UNKNOWN, BOUNDS, 2, 2, "absolute")
-    signals, exogenous = encoder.signals()
+    signals, exogenous = encoder.histories()
     np.testing.assert_array_equal(signals[0], [0, 1, 2])  # the actions
-    np.testing.assert_array_equal(signals[1:], [[3, 5], [4, 6]])  # past positions, past outputs
-    np.testing.assert_array_equal(exogenous, [7])
-    assert encoder.n_inputs == 8
+    np.testing.assert_array_equal(signals[1:], [[6, 8], [7, 9]])  # past positions, past outputs
+    np.testing.assert_array_equal(exogenous, [[3, 4, 5]])
+    assert encoder.n_inputs == 10
+
+
+def test_encoder_remembers_the_exogenous_entries_before_each_step():
+    encoder = Encoder(PLANT, BOUNDS, 2, 0, "absolute")
+    memory = encoder.first_memory([50.0, 5.0, 1.0], encoder.empty_memory())
+    for load in (60.0, 70.0, 80.0):
+        memory = encoder.next_memory(memory, [0.0], [load, 5.0, 1.0])
+    np.testing.assert_allclose(memory.signals[:, 1], [0.0, 0.4, 0.8])  # 50, 60 and 70: known before the step
+    np.testing.assert_allclose(encoder.next_inputs(memory, [0.0])[0, 3:], [0.4, 0.8, 1.2])
+
+
+def test_window_ages_are_single_steps_at_first_and_reach_back_to_the_end():
+    for history in (0, 1, 2, 3, 10, 16, 100):
+        ages = window_ages(history)
+        assert (ages[0], ages[-1]) == (history, 0)
+        assert (np.diff(ages) < 0).all()
+        assert (np.diff(ages[:0:-1]) >= 1).all()
+    np.testing.assert_array_equal(window_ages(3), [3, 2, 1, 0])
+    assert len(window_ages(100)) < 16
+
+
+@pytest.mark.parametrize("history", [0, 3, 16])
+def test_windows_average_what_lies_between_the_neighbouring_ages(history):
+    ages = window_ages(history)
+    found = windows(ages)
+    np.testing.assert_allclose(found.sum(axis=0), 1.0)  # averages: a constant signal keeps its value
+    age_of_row = np.arange(history + 1)[::-1]
+    reached = found.T @ age_of_row  # the average age of a window
+    np.testing.assert_allclose(reached[-4:], ages[-4:], atol=0.5)
+    for column, (older, newer) in zip(found.T[1:-1], zip(ages[:-2], ages[2:], strict=True), strict=True):
+        inside = (age_of_row < older) & (age_of_row > newer)
+        np.testing.assert_array_equal(column > 0, inside)
+
+
+def test_averages_along_plans_are_those_of_each_step_by_hand():
+    """Averages of whole plans at once against the inputs of one step after the other."""
+    encoder = Encoder(PLANT, BOUNDS, 16, 0, "absolute")
+    rng = np.random.default_rng(0)
+    memory = encoder.first_memory([50.0, 5.0, 1.0], encoder.empty_memory())
+    for action in rng.uniform(-1, 1, 20):
+        memory = encoder.next_memory(memory, [action], [rng.uniform(0, 100), rng.uniform(0, 10), 1.0])
+    plans = rng.uniform(-1, 1, (3, 7, 1))
+    found = encoder.averages(memory, encoder.actuation(memory, plans))
+    for plan, averages in zip(plans, found, strict=True):
+        here = memory
+        for action, average in zip(plan, averages, strict=True):
+            np.testing.assert_allclose(encoder.next_inputs(here, action)[0], average, atol=1e-12)
+            reached = encoder.actuation(here, action[None, None])[0, 0, 0]
+            here = encoder.next_memory(here, action, [here.observation[0], reached, 1.0])
 
 
 @pytest.mark.parametrize(

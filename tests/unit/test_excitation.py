@@ -9,7 +9,8 @@ import pytest
 import agents
 from agents.runner import Recorder, make_env
 from habnn_control.control.excitation import Sweeps
-from habnn_control.control.exploration import Excitation, LossHistory
+from habnn_control.control.exploration import Excitation
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.plant import Actuators, Bounds, Plant
 
 BOUNDS = Bounds.of(np.zeros(4), np.full(4, 100.0), np.full(3, -1.0), np.full(3, 1.0))
@@ -44,18 +45,17 @@ def last_entry(actions, observations):
     return observations[..., 3]
 
 
-def sweeps_of(length=8, dither=0.0, resweep=0.3, degradation=0.2, actuators=ACTUATORS):
+def sweeps_of(length=8, dither=0.0, resweep=0.3, surprise=0.2, actuators=ACTUATORS):
     plant = Plant(last_entry, actuators=actuators)
-    return Sweeps(Excitation(length, dither, resweep, degradation), plant, BOUNDS)
+    return Sweeps(Excitation(length, dither, resweep, surprise), plant, BOUNDS)
 
 
-def degraded(degradation):
-    return LossHistory(np.ones(75), 1.0 - degradation, moments=(75, 1.0, 75.0))  # a spread of one
+def surprised(surprise):
+    return LossMonitor(1.0, surprise / LossMonitor(1.0, 1.0).surprise)
 
 
-def gains(sweeps, steps, degradation=0.0):
-    history = degraded(degradation)
-    return np.array([sweeps.later(n, history, PLANNED)[1] for n in steps])
+def gains(sweeps, steps, surprise=0.0):
+    return np.array([sweeps.later(n, surprised(surprise), PLANNED)[1] for n in steps])
 
 
 def test_habnn_starts_with_a_symmetric_excitation():
@@ -91,12 +91,12 @@ def test_sweeps_first_of_reversed_actuators_is_as_long():
 
 
 def test_sweeps_without_known_actuators_are_three_steps_to_each_side_and_only_at_the_start():
-    sweeps = sweeps_of(dither=None, resweep=None, degradation=None, actuators=None)
+    sweeps = sweeps_of(dither=None, resweep=None, surprise=None, actuators=None)
     sweeps.disturbed = 0
     moves = np.array([sweeps.first(step) for step in range(12)])
     np.testing.assert_array_equal(moves, np.tile([[-1.0]] * 3 + [[1.0]] * 6 + [[-1.0]] * 3, 3))
-    np.testing.assert_array_equal(gains(sweeps, range(400), degradation=0.9), 0.2)
-    np.testing.assert_array_equal(sweeps.later(1, degraded(0.0), PLANNED), PLANNED)
+    np.testing.assert_array_equal(gains(sweeps, range(400), surprise=9.0), 0.2)
+    np.testing.assert_array_equal(sweeps.later(1, surprised(0.0), PLANNED), PLANNED)
 
 
 def test_sweeps_later_sweeps_down_and_up_rests_and_leaves_the_way_back_to_the_planner():
@@ -105,7 +105,7 @@ def test_sweeps_later_sweeps_down_and_up_rests_and_leaves_the_way_back_to_the_pl
 
 
 def test_sweeps_later_leaves_the_other_actuators_to_the_planner():
-    np.testing.assert_array_equal(sweeps_of().later(64, degraded(0.0), PLANNED), [0.1, -1.0, 0.3])
+    np.testing.assert_array_equal(sweeps_of().later(64, surprised(0.0), PLANNED), [0.1, -1.0, 0.3])
     np.testing.assert_array_equal(PLANNED, [0.1, 0.2, 0.3])
 
 
@@ -117,7 +117,7 @@ def test_sweeps_later_comes_at_doubling_intervals():
 def dithered(length=8, disturbed=0):
     sweeps = sweeps_of(length, dither=0.5, resweep=0.0)
     sweeps.disturbed = disturbed
-    return np.array([sweeps.later(n, degraded(0.0), PLANNED) for n in range(64)])
+    return np.array([sweeps.later(n, surprised(0.0), PLANNED) for n in range(64)])
 
 
 def test_sweeps_later_adds_dither_to_the_slowest_actuator_for_50_steps_after_a_disturbance():
@@ -131,7 +131,7 @@ def test_sweeps_later_adds_dither_to_the_slowest_actuator_for_50_steps_after_a_d
 def test_sweeps_later_dithers_within_the_bounds():
     sweeps = sweeps_of(dither=1.0)
     sweeps.disturbed = 0
-    np.testing.assert_array_equal(sweeps.later(1, degraded(0.0), PLANNED), [1.0, 0.2, 0.3])
+    np.testing.assert_array_equal(sweeps.later(1, surprised(0.0), PLANNED), [1.0, 0.2, 0.3])
 
 
 @pytest.mark.parametrize("without", [{"length": 0}, {"disturbed": -50}])
@@ -152,12 +152,6 @@ def test_habnn_dithers_the_velocity_while_the_setpoint_moves():
     assert (moves[11:19] <= 0).all()
 
 
-@pytest.mark.parametrize(("wandering", "compared"), [(False, 36), (True, 1)])
-def test_habnn_compares_losses_only_since_the_setpoint_has_moved(wandering, compared):
-    agent = tiny(Recorder(make_env(100.0, wandering=wandering), 3)).learn(40)
-    assert len(agent._history.losses) == compared
-
-
 def test_habnn_dithers_nothing_while_the_setpoint_rests():
     np.testing.assert_array_equal(velocities(False, 1.0), velocities(False, 0.0))
 
@@ -167,18 +161,22 @@ def test_sweeps_later_can_be_switched_off(without):
     np.testing.assert_array_equal(gains(sweeps_of(**without), range(400)), 0.2)
 
 
-def test_sweeps_later_are_wide_and_with_pauses_until_the_degradation_is_halved_below_its_threshold():
-    """A degradation of 0.5 is 0.25 after one sweep and 0.125, below the threshold of 0.2, after the second."""
-    seen = gains(sweeps_of(resweep=0.0), range(10, 300), degradation=0.5)
+def test_sweeps_later_are_wide_and_with_pauses_while_losses_surprise():
+    seen = gains(sweeps_of(resweep=0.0), range(10, 160), surprise=0.5)
     np.testing.assert_array_equal(seen[:15], [-1] * 5 + [1] * 10)
     np.testing.assert_array_equal(seen[15:76], 0.2)
     np.testing.assert_array_equal(seen[76:91], [-1] * 5 + [1] * 10)
-    np.testing.assert_array_equal(seen[91:], 0.2)
 
 
-def test_sweeps_later_ignore_a_small_degradation():
-    np.testing.assert_array_equal(gains(sweeps_of(resweep=0.0), range(200), degradation=0.2), 0.2)
-    np.testing.assert_array_equal(gains(sweeps_of(resweep=0.0, degradation=inf), range(200), degradation=9.0), 0.2)
+def test_sweeps_later_forget_the_surprise_that_they_answer():
+    monitor = surprised(0.5)
+    sweeps_of(resweep=0.0).later(10, monitor, PLANNED)
+    assert monitor.surprise == 0.0
+
+
+def test_sweeps_later_ignore_a_small_surprise():
+    np.testing.assert_array_equal(gains(sweeps_of(resweep=0.0), range(200), surprise=0.1), 0.2)
+    np.testing.assert_array_equal(gains(sweeps_of(resweep=0.0, surprise=inf), range(200), surprise=9.0), 0.2)
 
 
 def test_habnn_load_resumes_in_the_middle_of_a_sweep(tmp_path):
@@ -195,12 +193,12 @@ def test_habnn_load_resumes_in_the_middle_of_a_sweep(tmp_path):
 
 
 def test_sweeps_state_continues_exactly():
-    """In the middle of a sweep that degradation asked for, and of the dither."""
+    """In the middle of a sweep that surprise asked for, and of the dither."""
     sweeps, other = (sweeps_of(dither=0.5) for _ in range(2))
-    sweeps.disturbed, history = 40, degraded(0.5)
+    sweeps.disturbed = 40
     for n in range(70):
-        sweeps.later(n, history, PLANNED)
+        sweeps.later(n, surprised(0.5), PLANNED)
     other.set_state(sweeps.get_state())
     for n in range(70, 200):
-        ours, theirs = (each.later(n, LossHistory(history.losses, history.best), PLANNED) for each in (sweeps, other))
+        ours, theirs = (each.later(n, surprised(0.5), PLANNED) for each in (sweeps, other))
         np.testing.assert_array_equal(ours, theirs)

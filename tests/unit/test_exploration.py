@@ -1,4 +1,4 @@
-"""Exploration: costs of plans by hand, deviations against Monte Carlo, the history of losses."""
+"""Exploration: costs of plans by hand, deviations against Monte Carlo."""
 
 from math import inf, sqrt
 
@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from agents.presets import ABLATIONS
-from habnn_control.control.exploration import Excitation, Exploration, LossHistory, Probing, Schedule, loss_deviation
+from habnn_control.control.exploration import Excitation, Exploration, Probing, Schedule, loss_deviation
 from habnn_control.control.model import DenseCovariance, Forecast
+from habnn_control.control.monitor import LossMonitor
 
 N, HORIZON = 4, 3
 WEIGHTS = np.array([1.0, 1.0, 5.0])
@@ -73,75 +74,13 @@ def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
 @pytest.mark.parametrize("name", EXPLORATIONS)
 @pytest.mark.parametrize("step", [0, 50, 10_000])
 def test_exploration_costs_are_loss_plus_risk_minus_information(name, step, forecast, actions):
-    chosen, history = EXPLORATIONS[name], LossHistory([5.0, 7.0])
+    chosen = EXPLORATIONS[name]
     values = linear_loss(actions, forecast.observations)
     expected = (values * WEIGHTS).sum(axis=1)
     expected += chosen.risk.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
     expected -= chosen.information.value(step) * 6.0 * forecast.information  # the level of the losses is 6
-    found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, history)
+    found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, LossMonitor(6.0))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_loss_history_level_and_degradation_by_hand():
-    history = LossHistory()
-    assert (history.level, history.degradation) == (1.0, 0.0)
-    for loss in [1.0] * 25 + [4.0] * 50 + [8.0] * 25:  # the first 25 settle
-        history.append(loss)
-    assert history.level == pytest.approx((25 * 4 + 25 * 8) / 50)
-    assert history.best == 4.0
-    losses = np.array([1.0] * 25 + [4.0] * 50 + [8.0] * 25)
-    assert history.spread == pytest.approx(losses.std())
-    assert history.degradation == pytest.approx((6 - 4) / losses.std())
-    history.append(float("nan"))
-    assert history.level == pytest.approx(6.0)
-
-
-def test_loss_history_has_no_degradation_before_it_has_settled():
-    history = LossHistory(best=1.0)
-    for k in range(74):
-        history.append(2.0 + (-1) ** k)
-    assert history.degradation == 0.0
-    history.append(2.0)
-    assert history.degradation == pytest.approx(1.0, abs=0.05)  # an excess of one, and a spread of one
-
-
-@pytest.mark.parametrize(("unit", "constant"), [(1e3, 0.0), (1.0, 1e4), (0.01, -50.0)])
-def test_loss_history_degradation_does_not_depend_on_unit_and_origin_of_the_loss(unit, constant):
-    losses = np.random.default_rng(5).normal(10.0, 3.0, 200) + np.repeat([0.0, 4.0], 100)
-    plain, other = LossHistory(), LossHistory()
-    for loss in losses:
-        plain.append(loss)
-        other.append(unit * loss + constant)
-    assert plain.degradation > 0.5
-    assert other.degradation == pytest.approx(plain.degradation)
-
-
-def test_loss_history_halves_its_degradation_until_losses_are_lower():
-    history = LossHistory(np.full(75, 8.0), 4.0, moments=(75, 8.0, 4 * 75.0))  # a spread of two
-    history.halve_degradation()
-    assert (history.best, history.degradation) == (6.0, 1.0)
-    for _ in range(50):
-        history.append(5.0)
-    assert history.best == 5.0
-
-
-def test_loss_history_halves_nothing_before_it_has_settled():
-    history = LossHistory(np.full(30, 8.0))
-    history.halve_degradation()
-    assert history.best == float("inf")
-
-
-def test_loss_history_goes_on_from_what_it_held():
-    losses = np.random.default_rng(3).uniform(1, 2, 200)
-    whole, first = LossHistory(), LossHistory()
-    for loss in losses:
-        whole.append(loss)
-    for loss in losses[:90]:
-        first.append(loss)
-    second = LossHistory(first.losses, first.best, first.moments)
-    for loss in losses[90:]:
-        second.append(loss)
-    assert (second.level, second.degradation, second.best) == (whole.level, whole.degradation, whole.best)
 
 
 def test_presets_of_exploration_are_what_their_names_say():
@@ -173,8 +112,8 @@ def test_schedule_raises_on_bad_values(bad):
 
 def test_exploration_can_be_made_by_hand(forecast, actions):
     mixed = Exploration(risk=Schedule(1.0, 1.0), information=Schedule(5.0))
-    greedy = GREEDY.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossHistory())
-    assert (mixed.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossHistory()) != greedy).all()
+    greedy = GREEDY.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossMonitor())
+    assert (mixed.costs(forecast, actions, linear_loss, WEIGHTS, 0, LossMonitor()) != greedy).all()
 
 
 def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
@@ -182,7 +121,7 @@ def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
         return observations[:, 0, 0]
 
     with pytest.raises(ValueError, match=r"Plant: loss must return one value per step, shape \(4, 3\), got \(4,\)"):
-        GREEDY.costs(forecast, actions, first_step_only, WEIGHTS, 0, LossHistory())
+        GREEDY.costs(forecast, actions, first_step_only, WEIGHTS, 0, LossMonitor())
 
 
 def test_exploration_make_reads_numbers_schedules_and_mappings():
@@ -241,7 +180,7 @@ def test_excitation_raises_on_a_resweep_beyond_half_of_the_range(bad):
 
 
 @pytest.mark.parametrize("bad", [0.0, -0.1, float("nan")])
-def test_excitation_raises_on_a_degradation_that_is_not_positive(bad):
-    with pytest.raises(ValueError, match=r"excitation\.degradation must be positive, got .*; inf switches it off"):
-        Excitation(degradation=bad)
-    assert Excitation(degradation=inf).degradation == inf
+def test_excitation_raises_on_a_surprise_that_is_not_positive(bad):
+    with pytest.raises(ValueError, match=r"excitation\.surprise must be positive, got .*; inf switches it off"):
+        Excitation(surprise=bad)
+    assert Excitation(surprise=inf).surprise == inf

@@ -11,7 +11,7 @@ import pytest
 import agents
 from agents.mpc import MPCAgent
 from agents.registry import merge
-from habnn_control.control.exploration import LossHistory
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.planning import ICEM
 from habnn_control.control.plant import Actuators, Plant
 from tiny_agents import (
@@ -222,7 +222,7 @@ def test_predict_deterministic_leaves_exploration_out():
     curious, greedy = (habnn(plant(), exploration=EXPLORATIONS[name]) for name in ("information", "greedy"))
     curious.learn(10)
     greedy.model.restore(curious.model.snapshot())
-    greedy._n_steps, curious._history = curious._n_steps, LossHistory([1e6] * 50)
+    greedy._n_steps, curious._monitor = curious._n_steps, LossMonitor(1e6)
     observation = np.array([100.0, 50, 50, 50, 40, 150])
     np.testing.assert_array_equal(curious.predict(observation)[0], greedy.predict(observation)[0])
     assert (curious.predict(observation, deterministic=False)[0] != greedy.predict(observation)[0]).any()
@@ -284,7 +284,7 @@ def test_mpc_steps_over_an_observation_it_cannot_learn_from(glitch, told, caplog
     agent = point_mass_agent(Glitch(), model={"history": 2})
     with caplog.at_level(logging.WARNING):
         seen = steps_of(agent, 6)
-        remembered = agent.model.memory.actuation[:, 0] / 2.0  # actions scaled to [-2, 2]; the last led to the glitch
+        remembered = agent.model.memory.signals[:, 0] / 2.0  # actions scaled to [-2, 2]; the last led to the glitch
         np.testing.assert_allclose(remembered, [step.action[0] for step in seen[3:]])
         seen += steps_of(agent, 6, resume=True)
     assert np.isfinite([step.action for step in seen]).all()
@@ -418,7 +418,7 @@ def test_mpc_controls_a_users_own_plant_with_known_actuators():
     env = Valve()
     env.reset(seed=0)
     model = {"target": "delta", "past_outputs": 1, "network": {"hidden": (40,)}}
-    once = {"length": 12, "interval": inf, "degradation": inf}
+    once = {"length": 12, "interval": inf, "surprise": inf}
     exploration = {"risk": 0.0, "excitation": once}
     agent = habnn(env, plant=VALVE, horizon=8, planner={"n_candidates": 40}, exploration=exploration, model=model)
     seen = steps_of(agent, 100)
@@ -461,7 +461,7 @@ def test_preset_merges_nested_settings():
     assert agent.model.encoder.history == 0
 
 
-@pytest.mark.parametrize("excitation", [{"dither": 0.5}, {"resweep": 0.2}, {"degradation": 0.2}])
+@pytest.mark.parametrize("excitation", [{"dither": 0.5}, {"resweep": 0.2}, {"surprise": 0.2}])
 def test_mpc_refuses_an_excitation_that_needs_known_actuators(excitation):
     with pytest.raises(ValueError, match="excitation must be only a length where the actuators are not known, got"):
         point_mass_agent(PointMass(), exploration={"excitation": {"kind": "sweeps", **excitation}})

@@ -122,15 +122,6 @@ def test_pretrain_ends_the_excitation_and_is_learned_by_the_model():
     assert set(actions) - {-1.0, 1.0}
 
 
-def test_pretrain_remembers_the_best_of_the_log():
-    transitions, agent = logged_transitions(120), point_mass_agent(PointMass())
-    agent.pretrain(transitions)
-    losses = agent.plant.loss(np.array(transitions.actions), np.array(transitions.next_observations))
-    means = [losses[k : k + 50].mean() for k in range(25, 71)]
-    assert agent._history.best == pytest.approx(min(means))
-    assert len(agent._history.losses) == 0  # none of them is its own
-
-
 def test_predict_leaves_the_network_alone_when_an_episode_begins():
     agent = point_mass_agent(PointMass())
     agent.pretrain(logged_transitions(60))
@@ -143,15 +134,3 @@ def test_pretrain_raises_on_bad_rows():
     transitions = logged_transitions(10)
     with pytest.raises(ValueError, match=r"transitions.actions must be finite and of shape \(10, 1\), got \(9, 1\)"):
         point_mass_agent(PointMass()).pretrain(transitions._replace(actions=transitions.actions[:-1]))
-
-
-def test_pretrain_with_a_loss_that_raises_teaches_nothing():
-    def broken(actions, observations):
-        raise RuntimeError("no such column")
-
-    agent = point_mass_agent(PointMass(), plant=Plant(broken))
-    before = agent.model.snapshot()
-    with pytest.raises(RuntimeError, match="no such column"):
-        agent.pretrain(logged_transitions(30))
-    for name, value in agent.model.snapshot().items():
-        np.testing.assert_array_equal(value, before[name])

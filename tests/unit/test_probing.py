@@ -1,11 +1,12 @@
-"""Bursts of probing: the same for all actuators, no direction preferred, wide after a degradation of the losses."""
+"""Bursts of probing: the same for all actuators, no direction preferred, wide where losses exceed their predictions."""
 
 from math import inf
 
 import numpy as np
 import pytest
 
-from habnn_control.control.exploration import Exploration, LossHistory, Probing
+from habnn_control.control.exploration import Exploration, Probing
+from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.plant import Actuators, Bounds, Plant
 from habnn_control.control.probing import Bursts
 from tiny_agents import habnn, plant, steps_of
@@ -15,15 +16,15 @@ BOUNDS = Bounds.of(np.zeros(4), np.full(4, 100.0), -np.ones(3), np.ones(3))
 KNOWN = Plant(lambda _, observations: observations[..., 3], Actuators([0, 1, 2], SPEEDS))
 UNKNOWN = Plant(lambda _, observations: observations[..., 3])
 PLANNED = np.array([0.1, 0.2, 0.3])
-CALM = LossHistory(np.ones(75), best=1.0)
+CALM = LossMonitor()
 
 
 def bursts(described=KNOWN, seed=0, **settings):
     return Bursts(Probing(**settings), described, BOUNDS, seed)
 
 
-def degraded(degradation):
-    return LossHistory(np.ones(75), 1.0 - degradation, moments=(75, 1.0, 75.0))  # a spread of one
+def surprised():
+    return LossMonitor(1.0, 4.0)  # every error four standard deviations
 
 
 def wave(motion, n):
@@ -56,7 +57,7 @@ def test_unknown_actuators_are_probed_alike():
 
 
 def test_unknown_actuators_are_probed_only_at_the_start():
-    assert begins_of(bursts(UNKNOWN), lambda: degraded(1.5)) == []
+    assert begins_of(bursts(UNKNOWN), surprised) == []
 
 
 def begins_of(motion, history, n=400):
@@ -70,12 +71,12 @@ def begins_of(motion, history, n=400):
 
 
 def test_later_bursts_come_at_growing_intervals():
-    motion = bursts(interval=40, growth=2.0, later=0.05, degradation=inf)
+    motion = bursts(interval=40, growth=2.0, later=0.05, surprise=inf)
     assert begins_of(motion, lambda: CALM) == [40, 80, 160, 320]
 
 
 def test_later_burst_moves_one_actuator_to_either_side_and_leaves_the_others_to_the_planner():
-    motion, turns = bursts(interval=10, growth=1.5, degradation=inf), []
+    motion, turns = bursts(interval=10, growth=1.5, surprise=inf), []
     for n in range(300):
         action = motion.later(n, CALM, PLANNED)
         changed = np.flatnonzero(action != PLANNED)
@@ -83,7 +84,7 @@ def test_later_burst_moves_one_actuator_to_either_side_and_leaves_the_others_to_
         if len(changed) and n == motion.began:
             turns.append(int(changed[0]))
     assert sorted(turns[:3]) == sorted(turns[3:6]) == [0, 1, 2]  # each one once before any comes again
-    alone = bursts(interval=10, growth=100.0, degradation=inf)
+    alone = bursts(interval=10, growth=100.0, surprise=inf)
     path = np.array([alone.later(n, CALM, np.zeros(3)) for n in range(60)]).sum(axis=1).cumsum()
     assert path.max() == -path.min() > 0  # as far to either side
     assert path[-1] == 0
@@ -96,34 +97,46 @@ def test_order_of_later_bursts_prefers_no_actuator():
 
 
 def test_later_leaves_the_plan_alone_between_bursts():
-    motion = bursts(interval=inf, degradation=inf)
+    motion = bursts(interval=inf, surprise=inf)
     for n in range(200):
-        np.testing.assert_array_equal(motion.later(n, degraded(0.9), PLANNED), PLANNED)
+        np.testing.assert_array_equal(motion.later(n, surprised(), PLANNED), PLANNED)
 
 
-def test_recovery_reaches_both_ends_and_pauses_in_between():
-    motion = bursts(interval=inf)
-    assert np.diff(begins_of(motion, lambda: degraded(1.5))).tolist() == [20 + 51] * 4  # then 50 steps of the planner
+def test_recovery_reaches_both_ends():
     for start in (15.0, 50.0, 85.0):
         for seed in range(4):
-            again, position, seen = bursts(interval=inf, seed=seed), start, []
-            for n in range(51, 71):
-                position = np.clip(position + 10 * again.later(n, degraded(1.5), PLANNED)[1], 0, 100)
+            motion, position, seen = bursts(interval=inf, seed=seed), start, []
+            for n in range(50, 70):
+                position = np.clip(position + 10 * motion.later(n, surprised(), PLANNED)[1], 0, 100)
                 seen.append(position)
             assert min(seen) == 0
             assert max(seen) == 100
 
 
+def test_recoveries_wait_for_a_model_that_has_learned_and_twice_as_long_after_each_that_did_not_help():
+    """20 steps of recovery, then pauses of 25, 50, 100, ... steps."""
+    begins = begins_of(bursts(interval=inf), surprised, 300)
+    assert begins == [50, 50 + 20 + 25, 95 + 20 + 50, 165 + 20 + 100]
+
+
+def test_recovery_that_did_not_help_is_turned_round_and_one_that_helped_is_kept():
+    failed = bursts(interval=inf)
+    moves = [failed.later(n, surprised(), PLANNED) for n in range(100)]
+    np.testing.assert_array_equal(moves[95], -moves[50])
+    helped = bursts(interval=inf)
+    first = [helped.later(n, surprised() if n < 70 else CALM, PLANNED) for n in range(200)]
+    np.testing.assert_array_equal(helped.later(200, surprised(), PLANNED), first[50])
+
+
+def test_recovery_forgets_the_surprise_of_its_own_moves():
+    motion, monitor = bursts(interval=inf), surprised()
+    motion.later(50, monitor, PLANNED)
+    assert monitor.surprise == 0.0
+
+
 def test_probe_does_not_delay_a_recovery():
-    motion = bursts(interval=60, growth=1.1)
-    begins = begins_of(motion, lambda: degraded(1.5), 120)
-    assert begins[0] == 51
-
-
-def test_burst_after_degradation_halves_it():
-    history = degraded(1.2)
-    bursts(interval=inf).later(60, history, PLANNED)
-    assert history.degradation == pytest.approx(0.6)
+    begins = begins_of(bursts(interval=60, growth=1.1), surprised, 120)
+    assert begins[0] == 50
 
 
 def test_bursts_continue_from_their_state():
@@ -156,8 +169,8 @@ def test_probing_agent_treats_mirror_images_alike_at_the_start():
         ({"later": 0.6}, r"excitation.later must be a part of the range"),
         ({"later": float("nan")}, r"excitation.later must be a part of the range"),
         ({"growth": 1.0}, "growth above 1"),
-        ({"interval": 0}, "excitation.interval and degradation must be positive"),
-        ({"degradation": float("nan")}, "excitation.interval and degradation must be positive"),
+        ({"interval": 0}, "excitation.interval and surprise must be positive"),
+        ({"surprise": float("nan")}, "excitation.interval and surprise must be positive"),
     ],
 )
 def test_probing_raises_on_values_out_of_range(settings, message):
