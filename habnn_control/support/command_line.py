@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import field, fields
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from habnn_control.support.names import nearest
@@ -34,7 +35,12 @@ def positional(description: str) -> Any:
     return field(metadata={"help": description, "positional": True})
 
 
-def parse(config: type[T], description: str | None, arguments: Sequence[str] | None = None) -> T:
+def parse(
+    config: type[T],
+    description: str | None,
+    arguments: Sequence[str] | None = None,
+    program: str | None = None,
+) -> T:
     """Return a configuration read from the command line.
 
     Parameters
@@ -45,13 +51,16 @@ def parse(config: type[T], description: str | None, arguments: Sequence[str] | N
         First paragraph of --help.
     arguments : sequence of str, optional
         Arguments to parse; those of the process when None.
+    program : str, optional
+        Name of the command in --help; that of the script when None.
 
     Returns
     -------
     config
         An instance with all fields set.
     """
-    parser = _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog=program, description=description, formatter_class=layout, allow_abbrev=False)
     hints = get_type_hints(config)
     for item in fields(config):  # type: ignore[arg-type]
         _add(parser, item.name, hints[item.name], item.default, item.metadata)
@@ -65,7 +74,8 @@ def parse(config: type[T], description: str | None, arguments: Sequence[str] | N
 
 def command() -> str:
     """Return the command line of this process, quoted for a shell."""
-    return shlex.join(["python", *sys.argv])
+    program = Path(sys.argv[0])
+    return shlex.join(["python", *sys.argv] if program.suffix == ".py" else [program.name, *sys.argv[1:]])
 
 
 def fail(error: Exception | str) -> int:

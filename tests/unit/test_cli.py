@@ -1,0 +1,95 @@
+"""The command `habnn`: its subcommands, its help and how fast it answers."""
+
+import subprocess
+import sys
+from importlib import import_module, metadata
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from agents import runner
+from agents.cli import settings
+from agents.cli.main import COMMANDS, main, run_command
+from agents.cli.tune import SPACES
+from habnn_control.regression import data, methods, protocol
+
+HABNN = Path(sys.executable).with_name("habnn")
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+IDLE_SECONDS = 1.0  # within which help must answer on an idle machine
+
+
+def call(*words, program=HABNN):
+    return subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_help_fits_a_screen_and_names_all_commands():
+    done = call("--help")
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+    for name in ("compare", "run", "plot", "uci", "tune", "benchmark"):
+        assert sum(line.strip().startswith(f"{name} ") for line in lines) == 1
+
+
+def test_version_is_that_of_the_distribution():
+    assert call("--version").stdout.split() == ["habnn", metadata.version("habnn-control")]
+
+
+def test_unknown_command_names_the_nearest(capsys):
+    assert main(["compair"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "command must be one of compare, run, plot, uci, tune, benchmark, got 'compair'" in line
+    assert "did you mean 'compare'?" in line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_answers_within_a_second(name):
+    """Measured against starting NumPy, so that a busy machine slows both; on an idle one that takes 0.15 s."""
+    best, numpy = float("inf"), float("inf")
+    for _ in range(3):
+        start = perf_counter()
+        done = call(name, "--help")
+        middle = perf_counter()
+        call("-c", "import numpy", program=sys.executable)
+        best, numpy = min(best, middle - start), min(numpy, perf_counter() - middle)
+    assert done.stdout.startswith(f"usage: habnn {name} ")
+    assert best < max(IDLE_SECONDS, 6 * numpy)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_nothing_heavy(name):
+    program = (
+        "import sys\nfrom agents.cli.main import main\n"
+        f"try:\n    main([{name!r}, '--help'])\nexcept SystemExit:\n    pass\n"
+        "print('HEAVY', *{'pandas', 'scipy', 'matplotlib', 'torch', 'numba', 'joblib', 'sklearn'} & set(sys.modules))"
+    )
+    assert call("-c", program, program=sys.executable).stdout.splitlines()[-1] == "HEAVY"
+
+
+@pytest.mark.parametrize(("script", "command"), [("run_episode", "run")] + [(n, n) for n in COMMANDS if n != "run"])
+def test_script_is_the_command(script, command):
+    ours, theirs = call(command, "--help").stdout, call(SCRIPTS / f"{script}.py", "--help", program=sys.executable)
+    assert theirs.returncode == 0
+    assert "".join(theirs.stdout.split()).replace(f"{script}.py", "") == "".join(ours.split()).replace(
+        f"habnn{command}", ""
+    )
+
+
+def test_flag_of_a_command_is_checked_by_it(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run_command("plot", ["x", "--outt", "y"])
+    assert stop.value.code == 2
+    assert "did you mean '--out'?" in capsys.readouterr().err
+
+
+def test_settings_write_out_the_names_of_slow_modules():
+    assert runner.BENCHMARK == settings.BENCHMARK
+    assert tuple(SPACES) == settings.TUNABLE
+    assert protocol.PROTOCOLS == settings.PROTOCOLS
+    assert tuple(methods.METHODS) == settings.METHODS
+    assert tuple(data.SOURCES) == settings.DATASETS
+    assert tuple(data.BUILT_IN) == settings.BUILT_IN
+    for section in settings.SECTIONS:
+        assert callable(import_module(f"agents.benchmarks.{section}").measure)
