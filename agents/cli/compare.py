@@ -15,6 +15,7 @@ from habnn_control.experiments.engine import claim, describe, run_study
 from habnn_control.experiments.provenance import write_meta
 from habnn_control.experiments.summary import headline
 from habnn_control.support.command_line import command, fail
+from habnn_control.support.command_line import describe as describe_error
 from habnn_control.support.extras import check_extra
 
 
@@ -32,7 +33,7 @@ def main(config: Config) -> int:
         print(f"\nStopped; {kept}", file=sys.stderr)
         return 130
     except OSError as error:  # a full disk, no way to the cluster
-        return fail(f"{error}; {kept}")
+        return fail(f"{describe_error(error).rstrip('.')}; {kept}")
 
 
 def run(config: Config, study: ControlStudy) -> int:

@@ -73,10 +73,12 @@ class Compare:
 class Episode:
     """Run one agent in an environment and keep its losses, the agent itself and a picture.
 
-    The same seed gives the episode that is run 0 of a comparison with that seed.
+    The same seed gives the episode that is run 0 of a comparison with that seed. After Ctrl-C or a crash, losses and
+    predictions so far are kept, and the same command goes on from the last checkpoint; agents of Stable-Baselines3,
+    evaluations and episodes with a TensorBoard log start anew.
     """
 
-    agent: str = flag("habnn", f"one of {', '.join(agents.names())}")
+    agent: str = flag("", f"one of {', '.join(agents.names())}; habnn, or the agent of the file to load, by default")
     env: str = flag(BENCHMARK, "id of a registered Gymnasium environment")
     env_arg: tuple[str, ...] = flag((), "arguments of the environment, each name=value", repeatable=True)
     setpoint: tuple[float, ...] = flag(
@@ -91,6 +93,7 @@ class Episode:
     references: tuple[str, ...] = flag(
         (), f"agents to play beside it for the picture; {' and '.join(REFERENCES)} on the Industrial Benchmark"
     )
+    checkpoint_every: int = flag(100, "steps between checkpoints, from which an interrupted episode goes on; 0: none")
     tensorboard: str = flag("", "folder for a TensorBoard log")
     out: str = flag("runs/episode", "folder for losses.csv, predictions.csv, agent.npz and episode.png/svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")

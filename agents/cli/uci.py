@@ -14,6 +14,7 @@ from habnn_control.regression.data import SOURCES, check_dataset, locate, read, 
 from habnn_control.regression.protocol import BLOCKS, DEFAULT_METHODS
 from habnn_control.regression.report import write_report
 from habnn_control.support.command_line import command, fail
+from habnn_control.support.command_line import describe as describe_error
 
 
 def main(config: Config) -> int:
@@ -30,7 +31,7 @@ def main(config: Config) -> int:
         print(f"\nStopped; {kept}", file=sys.stderr)
         return 130
     except OSError as error:  # a full disk
-        return fail(f"{error}; {kept}")
+        return fail(f"{describe_error(error).rstrip('.')}; {kept}")
 
 
 def run(config: Config, study: studies.RegressionStudy, files: dict[str, Path]) -> int:
@@ -64,9 +65,9 @@ def resolve(config: Config) -> tuple[studies.RegressionStudy, dict[str, Path]]:
             raise ValueError(f"uci: blocks must be of {', '.join(BLOCKS)}, got {block!r}; choose these.")
     sets = config.datasets or (() if config.dataset_file else tuple(SOURCES))
     known = (*sets, *(Path(path).stem for path in config.dataset_file))
-    study = studies.RegressionStudy(names, known, (), blocks, runs, config.seed, rows, config.protocol)
     for name in sets:
         check_dataset(name, config.data_dir or None)
+    study = studies.RegressionStudy(names, known, (), blocks, runs, config.seed, rows, config.protocol)
     files = {name: locate(name, config.data_dir or None) for name in sets}
     files |= {Path(path).stem: Path(path) for path in config.dataset_file}
     for path in files.values():

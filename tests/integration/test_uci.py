@@ -172,3 +172,22 @@ def test_uci_reports_a_run_that_fails_with_its_factors_and_goes_on_later(folder,
     assert len(list((tmp_path / "study/runs/constant").rglob("*.error.txt"))) == 4
     assert main(*study) == 0
     assert not list(tmp_path.rglob("*.error.txt"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--methods", "habn"], "method must be one of"),
+        (["--datasets", "concrete", "whine"], "dataset must be one of concrete"),
+        (["--protocol", "gaps"], "protocol must be one of"),
+    ],
+)
+def test_uci_reports_wrong_names_before_it_downloads(tmp_path, monkeypatch, capsys, wrong, message):
+    def download(*_):
+        raise AssertionError("a download was started")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("habnn_control.regression.data._download", download)
+    assert main(*wrong, "--out", tmp_path / "x") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
