@@ -104,8 +104,10 @@ def test_uci_resumes_and_refuses_another_study(folder, tmp_path, capsys):
     assert main(*flags(folder, out, runs=2, methods=["constant", "habnn"])) == 0
     assert (out / "results.csv").read_bytes() == before
     assert stored[0].stat().st_mtime_ns == kept
-    assert main(*flags(folder, out, runs=3, methods=["constant", "habnn"])) == 2
-    assert "runs 2 instead of 3" in capsys.readouterr().err
+    assert main(*flags(folder, out, runs=3, methods=["constant", "habnn"])) == 0  # a study can grow
+    assert len(list((out / "runs").rglob("*.run"))) == 24
+    assert main(*flags(folder, out, runs=2, methods=["constant", "habnn"])) == 2
+    assert "runs 3 instead of 2" in capsys.readouterr().err
 
 
 def test_uci_on_a_full_disk_keeps_the_runs_and_goes_on_later(folder, done, tmp_path, capsys):
