@@ -1,5 +1,6 @@
 """One episode that survives an interruption: its steps so far, checkpoints of its agent, and how to go on from them."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,16 @@ class EpisodeRecord:
         Folder for checkpoints.
     every : int
         Steps between checkpoints; 0 for none.
+
+    Attributes
+    ----------
+    watcher : callable, optional
+        Called with the agent after every step.
     """
 
     def __init__(self, env: Recorder, folder: Path, every: int = 0) -> None:
         self.env, self.folder, self.every = env, folder, every
+        self.watcher: Callable[[Agent], None] | None = None
         self.kept = 0  # steps in the last checkpoint
         self._actions: list[NDArray[Any]] = []
         self._bands: list[Array] = []
@@ -52,14 +59,20 @@ class EpisodeRecord:
         self._bands.append(_band(list(self.env.labels.values()), prediction))
         if self.every and self.n_steps % self.every == 0:
             self.checkpoint(agent)
+        if self.watcher is not None:
+            self.watcher(agent)
 
-    def columns(self) -> dict[str, Array]:
-        """Return the loss and each recorded entry, one value per complete step."""
-        return {name: values[: self.n_steps] for name, values in self.env.columns().items()}
+    def ends(self, first: int) -> Array:
+        """Return the ends of the 90 % bands from step `first` (from 0) on, (n, n_labels, 2); NaN: not predicted."""
+        return np.array(self._bands[first:]).reshape(-1, len(self.env.labels), 2)
+
+    def columns(self, first: int = 0) -> dict[str, Array]:
+        """Return the loss and each recorded entry, one value per complete step from `first` (from 0) on."""
+        return {name: values[: self.n_steps - first] for name, values in self.env.columns(first).items()}
 
     def bands(self) -> dict[str, pd.DataFrame]:
         """Return measured values and 90 % bands of each entry that was predicted at every step."""
-        columns, ends = self.columns(), self._stacked()
+        columns, ends = self.columns(), self.ends(0)
         return {
             name: pd.DataFrame(
                 {
@@ -77,7 +90,7 @@ class EpisodeRecord:
         """Store the agent and the steps so far; the checkpoint before is removed."""
         name = f"checkpoint-{self.n_steps}.npz"
         agent.save(self.folder / name)
-        arrays = {"actions": np.array(self._actions), "bands": self._stacked(), "loss": self.columns()["loss"]}
+        arrays = {"actions": np.array(self._actions), "bands": self.ends(0), "loss": self.columns()["loss"]}
         save_arrays(self.folder / _PROGRESS, {"kind": _KIND, "agent_file": name}, arrays)
         self.kept = self.n_steps
         self._remove_checkpoints(keep=name)
@@ -111,9 +124,6 @@ class EpisodeRecord:
                 self.env.reset()
             _, _, terminated, truncated, _ = self.env.step(action)
             over = terminated or truncated
-
-    def _stacked(self) -> Array:
-        return np.array(self._bands).reshape(self.n_steps, len(self.env.labels), 2)
 
     def _remove_checkpoints(self, keep: str) -> None:
         for path in self.folder.glob("checkpoint-*.npz"):

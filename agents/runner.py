@@ -63,10 +63,10 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         self._rows.append((loss, *(float(entries[k]) for k in self.labels.values())))
         return result
 
-    def columns(self) -> dict[str, NDArray[np.float64]]:
-        """Return the loss and each recorded entry as an array with one value per step."""
+    def columns(self, first: int = 0) -> dict[str, NDArray[np.float64]]:
+        """Return the loss and each recorded entry as an array with one value per step, from `first` (from 0) on."""
         names = ("loss", *self.labels)
-        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(names))
+        table = np.array(self._rows[first:], dtype=np.float64).reshape(-1, len(names))
         return {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(names)}
 
 

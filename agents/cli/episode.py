@@ -4,7 +4,7 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from agents.cli.settings import REFERENCES
 from agents.cli.settings import Episode as Config
 from agents.episode import EpisodeRecord
 from agents.event_log import EventLog, check_tensorboard
+from agents.live import LivePage
 from agents.reporting import actuator_columns
 from agents.runner import BENCHMARK, Recorder, env_arguments, import_plugins, measured_env, play
 from agents.study import ControlStudy, read_agent_settings, read_arguments
@@ -55,10 +56,11 @@ def main(config: Config) -> int:
         resumable = learning and agent.can_resume and not config.tensorboard
         record = EpisodeRecord(env, Path(config.out), config.checkpoint_every if resumable else 0)
         agent = (record.resume() if resumable else None) or agent
+        page = live_page(config, study, record)
     except (ValueError, TypeError, OSError) as error:
         return fail(error)
     try:
-        with threadpool_limits(1):  # as in a comparison: the same sums in the same order on every machine
+        with threadpool_limits(1), page:  # one thread, as in a comparison: the same bytes
             run(config, study, agent, record)
     except KeyboardInterrupt:
         print(f"\nStopped: {keep(study, agent, record)}", file=sys.stderr)
@@ -70,6 +72,17 @@ def main(config: Config) -> int:
         code = fail(f"{describe(error)} (in full in {record.folder / 'error.txt'}): {kept}")
         return code if isinstance(error, OSError) else 1  # a full disk is nothing to look into
     return 0
+
+
+def live_page(config: Config, study: ControlStudy, record: EpisodeRecord) -> AbstractContextManager[Any]:
+    """Return the page that shows the episode while it runs, if it was asked for."""
+    if not config.live:
+        return nullcontext()
+    actuators = actuator_columns(record.env, list(record.env.labels))
+    page = LivePage(record, study.agents[0], study.steps, actuators, config.port)
+    record.watcher = page.update
+    print(f"live: {page.address}", file=sys.stderr, flush=True)
+    return page
 
 
 def run(config: Config, study: ControlStudy, agent: agents.Agent, record: EpisodeRecord) -> None:

@@ -94,6 +94,8 @@ class Episode:
         (), f"agents to play beside it for the picture; {' and '.join(REFERENCES)} on the Industrial Benchmark"
     )
     checkpoint_every: int = flag(100, "steps between checkpoints, from which an interrupted episode goes on; 0: none")
+    live: bool = flag(False, "show the episode while it runs, with the plan about to be played, on a local page")
+    port: int = flag(0, "port of that page; 0 means any that is free")
     tensorboard: str = flag("", "folder for a TensorBoard log")
     out: str = flag("runs/episode", "folder for losses.csv, predictions.csv, agent.npz and episode.png/svg")
     smoke: bool = flag(False, "twenty steps, to see that everything works")

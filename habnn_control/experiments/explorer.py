@@ -136,10 +136,12 @@ its 95 % interval.</p><div class="row controls">{_select("other", "Compared with
 def embedded(data: Mapping[str, Any]) -> str:
     """Return the scripts and data at the end of the page."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
-    return (
-        f'<script type="text/plain" id="plotly">{packed_plotly()}</script>\n'
-        f'<script type="application/json" id="data">{text}</script>\n<script>{script()}</script>'
-    )
+    return f'<script type="application/json" id="data">{text}</script>\n{with_plotly(script())}'
+
+
+def with_plotly(source: str) -> str:
+    """Return Plotly and a script that unpacks and uses it, as HTML."""
+    return f'<script type="text/plain" id="plotly">{packed_plotly()}</script>\n<script>{source}</script>'
 
 
 def _select(name: str, label: str, options: Mapping[Any, str], hidden: bool = False) -> str:

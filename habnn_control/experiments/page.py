@@ -14,16 +14,16 @@ from habnn_control.support.files import read_json
 # Nothing is loaded from anywhere: the browser refuses it.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
-    "font-src data:; connect-src 'none'; form-action 'none'"
+    "font-src data:; form-action 'none'; connect-src"
 )
 
 
-def shell(title: str, body: str, scripts: str = "") -> str:
-    """Return a whole page; `body` and `scripts` are HTML."""
+def shell(title: str, body: str, scripts: str = "", connect: str = "'none'") -> str:
+    """Return a whole page; `body` and `scripts` are HTML, `connect` names what the page may ask while it is open."""
     return f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_POLICY} {connect}">
 <title>{escape(title)}</title><style>{_style()}</style></head>
 <body><main>
 <h1>{escape(title)}</h1>
