@@ -20,11 +20,11 @@
     const quiet = {mode: "lines", showlegend: false, hoverinfo: "skip", line: {width: 0}, ...axis};
     const band = (xs, low, high, fill, meta) => [{...quiet, x: xs, y: low}, {...quiet, x: xs, y: high, fill: "tonexty", fillcolor: fill, meta}];
     traces.push(...band(x, shown.map(row => row[at + 1]), shown.map(row => row[at + 2]), "#56B4E966", `${name} band`));
-    traces.push({x, y: shown.map(row => row[at]), mode: "lines", name, meta: `${name} measured`, line: {color: ink(), width: 1.5}, ...axis});
+    traces.push({x, y: shown.map(row => row[at]), mode: "lines", name, meta: `${name} measured`, showlegend: false, line: {color: ink(), width: 1.5}, ...axis});
     if (plan) {
       const ahead = plan[name].mean.map((_, i) => rows.length + i + 1);
       if (plan[name].low) traces.push(...band(ahead, plan[name].low, plan[name].high, "#E69F0055", `${name} plan band`));
-      traces.push({x: ahead, y: plan[name].mean, mode: "lines", name: `${name}, planned`, meta: `${name} plan`, line: {color: "#D55E00", dash: "dot", width: 2}, ...axis});
+      traces.push({x: ahead, y: plan[name].mean, mode: "lines", name: `${name}, planned`, meta: `${name} plan`, showlegend: false, line: {color: "#D55E00", dash: "dot", width: 2}, ...axis});
     }
     return traces;
   }
@@ -34,7 +34,7 @@
     names.forEach((name, i) => {
       const color = name === "loss" ? ink() : colours[i % colours.length];
       const value = row => name === "loss" ? row[0] : row[place(name)];
-      traces.push({x, y: shown.map(value), mode: "lines", name, meta: name, line: {color, width: 1.6}, ...axis});
+      traces.push({x, y: shown.map(value), mode: "lines", name, meta: name, showlegend: name !== "loss", line: {color, width: 1.6}, ...axis});
       if (!plan) return;
       const ahead = name === "loss" ? plan.loss : plan[name].mean;
       traces.push({x: ahead.map((_, j) => rows.length + j + 1), y: ahead, mode: "lines", name: `${name}, planned`, meta: `${name} plan`,
@@ -52,12 +52,14 @@
     const panels = [["loss", lines(0, ["loss"], shown, from)]];
     if (others.length) panels.push([facts.actuators.length ? "actuators" : "observations", lines(1, others, shown, from)]);
     for (const name of bands) panels.push([name, panel(panels.length, name, shown, from)]);
-    const grid = dark.matches ? "#444444" : "#dddddd", n = panels.length, narrow = find("live").clientWidth < 640;
+    const grid = dark.matches ? "#444444" : "#dddddd", n = panels.length;
     const axis = {gridcolor: grid, linecolor: ink(), zeroline: false, automargin: true};
     const layout = {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: {color: ink(), size: 13}, height: 60 + 170 * n,
-      margin: {l: 50, r: 12, t: 30, b: 40}, hovermode: "closest", showlegend: !narrow, uirevision: "kept",
-      xaxis: {...axis, title: {text: "timestep"}, anchor: n > 1 ? `y${n}` : "y"},
+      margin: {l: 50, r: 12, t: 40, b: 40}, hovermode: "closest", showlegend: true, uirevision: "kept",
+      legend: {orientation: "h", x: 0, y: 1, yanchor: "bottom", traceorder: "normal"},
+      modebar: {bgcolor: "rgba(0,0,0,0)", color: "#888888", activecolor: ink(), orientation: "h"},
+      xaxis: {...axis, title: {text: "timestep", standoff: 6}, anchor: n > 1 ? `y${n}` : "y"},
       shapes: [{type: "line", xref: "x", yref: "paper", x0: rows.length + 0.5, x1: rows.length + 0.5, y0: 0, y1: 1, line: {color: grid, width: 2}}],
     };
     panels.forEach(([title], k) => {
