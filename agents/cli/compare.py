@@ -11,6 +11,7 @@ from agents.event_log import check_tensorboard
 from agents.reporting import write_report
 from agents.runner import BENCHMARK, import_plugins, play
 from agents.study import ControlStudy, read_agent_settings, read_arguments
+from agents.tracking import check_wandb, log_to_wandb
 from habnn_control.experiments.engine import claim, describe, run_study
 from habnn_control.experiments.provenance import write_meta
 from habnn_control.experiments.summary import headline
@@ -39,7 +40,7 @@ def main(config: Config) -> int:
 def run(config: Config, study: ControlStudy) -> int:
     """Play, summarise and report; return the exit code."""
     start = perf_counter()
-    ours = partial(play, tensorboard=config.tensorboard or None)
+    ours = partial(play, tensorboard=config.tensorboard or None, monitor=config.monitor or None)
     try:
         failures = run_study(study, ours, config.out, config.jobs, config.scheduler or None)
     finally:
@@ -50,6 +51,8 @@ def run(config: Config, study: ControlStudy) -> int:
         summary, page = write_report([config.out])
         print(headline(summary).to_string(index=False))
         print(f"\nreport: {page.resolve()}")
+    if config.wandb:
+        log_to_wandb(config.wandb, config.out, study)
     return 1 if failures else 0
 
 
@@ -66,6 +69,8 @@ def resolve(config: Config) -> ControlStudy:
         check_extra("compare: backend dask", "distributed", "cluster")
     if config.tensorboard:
         check_tensorboard()
+    if config.wandb:
+        check_wandb()
     import_plugins(config.plugin)
     study = ControlStudy(
         config.agents or (COMPARED + ("hold",) * (config.env == BENCHMARK)),

@@ -65,6 +65,8 @@ class Compare:
     backend: str = flag("loky", "where runs go: processes of this machine, or a dask cluster", choices=("loky", "dask"))
     scheduler: str = flag("", "address of the dask scheduler, such as tcp://host:8786")
     tensorboard: str = flag("", "folder for TensorBoard logs, one subfolder per run")
+    monitor: str = flag("", "folder for monitor.csv files as SB3 writes them, one per run that is played now")
+    wandb: str = flag("", "project of Weights & Biases to log all finished runs in; offline unless WANDB_MODE=online")
     out: str = flag("results/compare", "folder for the results")
     smoke: bool = flag(False, "two runs of twenty steps, to see that everything works")
 
@@ -103,9 +105,15 @@ class Episode:
 
 @dataclass(frozen=True)
 class Plot:
-    """Make summary, figures and report again from results folders; several folders are overlaid."""
+    """Make summary, figures and report again from results folders; several folders are overlaid.
 
-    folders: tuple[str, ...] = positional("results folders written by habnn compare")
+    A folder of monitor.csv files, as Stable-Baselines3 writes them, is read too: every folder with such files is an
+    agent, every file a run, and the loss of an episode is minus its return.
+    """
+
+    folders: tuple[str, ...] = positional(
+        "results folders written by habnn compare, or one folder of monitor.csv files"
+    )
     out: str = flag("", "folder for tables, figures and report; the results folder itself if there is only one")
 
 

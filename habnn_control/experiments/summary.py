@@ -164,7 +164,7 @@ def headline(summary: pd.DataFrame) -> pd.DataFrame:
             row[f"IQM {last['window']}"] = _with_interval(last, "iqm", 1)
             if "score" in windows:
                 row[f"score {last['window']}"] = _with_interval(last, "score", 2)
-            rows.append(row | {"ms/decision": f"{last['decision_ms']:.2f}"})
+            rows.append(row | {"ms/decision": "" if np.isnan(last["decision_ms"]) else f"{last['decision_ms']:.2f}"})
     return pd.DataFrame.from_records(rows).fillna("")
 
 
