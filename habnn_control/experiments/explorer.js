@@ -68,13 +68,13 @@
   function layout(element, more = {}) {
     const light = !dark.matches || printing;
     const ink = light ? "#222222" : "#dddddd", grid = light ? "#dddddd" : "#444444";
-    const narrow = element.clientWidth < 640 || printing;
+    const narrow = element.clientWidth < 640 && !printing;
     const axis = {gridcolor: grid, linecolor: ink, zeroline: false, zerolinecolor: ink, automargin: true};
-    const width = printing ? {width: 660, autosize: false} : {autosize: true, width: undefined};
+    const width = printing ? {width: 660, height: 420, autosize: false} : {autosize: true, width: undefined, height: undefined};
     return {
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: {color: ink, size: 13, family: "system-ui, sans-serif"},
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: {color: ink, size: printing ? 10 : 13, family: "system-ui, sans-serif"},
       modebar: {bgcolor: "rgba(0,0,0,0)", color: light ? "#777777" : "#aaaaaa", activecolor: ink},
-      margin: {l: 50, r: 12, t: 34, b: 45}, showlegend: !narrow || printing, hovermode: narrow ? "closest" : "x unified", dragmode: "zoom", ...width,
+      margin: {l: 50, r: 12, t: 34, b: 45}, showlegend: !narrow, hovermode: narrow ? "closest" : "x unified", dragmode: "zoom", ...width,
       hoverlabel: {bgcolor: light ? "#ffffff" : "#222222", font: {color: ink}},
       legend: {traceorder: "normal", ...(narrow ? {orientation: "h", y: -0.2, x: 0} : {y: 1})}, ...more,
       xaxis: {...axis, ...more.xaxis}, yaxis: {...axis, ...more.yaxis},
@@ -140,7 +140,7 @@
       x: points.filter(point => point[0] === agent).map(point => point[2]),
       y: points.filter(point => point[0] === agent).map(point => point[3]),
       name: `${data.agents[agent].name}, ${data.reference.title.replace("hollow: ", "")}`, mode: "markers", meta: "reference",
-      marker: {symbol: "circle-open", size: 8, color: colourOf(agent)}, hovertemplate: "%{y:.1f} (printed)<extra></extra>",
+      marker: {symbol: data.agents[agent].marker, size: 8, color: colourOf(agent)}, hovertemplate: "%{y:.1f} (printed)<extra></extra>",
     }));
   }
 
@@ -148,7 +148,7 @@
     const element = find("curves"), traces = curveTraces(pick);
     const type = pick.log ? {type: "log", ...logTicks(traces)} : {type: "linear"};
     const title = text => ({title: {text, standoff: 8}});
-    const label = element.clientWidth < 640 ? pick.column : pick.label;
+    const label = element.clientWidth < 640 && !printing ? pick.column : pick.label;
     Plotly.react(element, traces, layout(element, {xaxis: title("timestep"), yaxis: {...title(label), ...type}}), config);
     if (!element.dataset.heard) {
       element.dataset.heard = "yes";

@@ -30,6 +30,8 @@ from habnn_control.experiments.summary import (
 )
 
 _MISSING = 65535  # of 16 bits: no value
+# Names that Plotly has for the markers of the styles.
+_MARKERS = {"o": "circle", "s": "square", "^": "triangle-up", "v": "triangle-down", "D": "diamond", "p": "pentagon"}
 _DIGITS = 5  # of the numbers that are stored as text
 
 
@@ -152,7 +154,7 @@ def _select(name: str, label: str, options: Mapping[Any, str], hidden: bool = Fa
 def _agent(name: str, agents: Sequence[str]) -> dict[str, str]:
     style = style_of(name, agents)
     dash = "solid" if style.dashes is None else ",".join(f"{1.6 * length:g}px" for length in style.dashes)
-    return {"name": name, "colour": style.colour, "dash": dash}
+    return {"name": name, "colour": style.colour, "dash": dash, "marker": f"{_MARKERS[style.marker]}-open"}
 
 
 def _packed(curves: CurvesOf, keys: Sequence[Any]) -> dict[str, Any]:
