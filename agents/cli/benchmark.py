@@ -11,7 +11,7 @@ from typing import Any
 from agents.cli.settings import SECTIONS
 from agents.cli.settings import Benchmark as Config
 from habnn_control.support.command_line import command, fail
-from habnn_control.support.files import atomic_write
+from habnn_control.support.files import atomic_write, check_writable
 from habnn_control.support.names import nearest
 
 
@@ -19,7 +19,7 @@ def main(config: Config) -> int:
     """Measure, print a table and return the exit code."""
     try:
         check(config)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         return fail(error)
     repeats = 2 if config.smoke else config.repeats
     rows = [
@@ -45,6 +45,8 @@ def check(config: Config) -> None:
             )
     if config.repeats < 1:
         raise ValueError(f"benchmark: repeats must be at least 1, got {config.repeats}; the default is 30.")
+    if config.json:
+        check_writable(config.json)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -3,11 +3,13 @@
 import sys
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 from agents.cli.settings import COMPARED
 from agents.cli.settings import Compare as Config
 from agents.event_log import check_tensorboard
+from agents.monitor import SUFFIX
 from agents.reporting import write_report
 from agents.runner import BENCHMARK, import_plugins, play
 from agents.study import ControlStudy, read_agent_settings, read_arguments
@@ -18,6 +20,7 @@ from habnn_control.experiments.summary import headline
 from habnn_control.support.command_line import command, fail
 from habnn_control.support.command_line import describe as describe_error
 from habnn_control.support.extras import check_extra
+from habnn_control.support.files import check_writable
 
 
 def main(config: Config) -> int:
@@ -71,6 +74,8 @@ def resolve(config: Config) -> ControlStudy:
         check_tensorboard()
     if config.wandb:
         check_wandb()
+    if config.monitor:
+        check_writable(Path(config.monitor, SUFFIX))
     import_plugins(config.plugin)
     study = ControlStudy(
         config.agents or (COMPARED + ("hold",) * (config.env == BENCHMARK)),

@@ -57,7 +57,11 @@ def run_command(name: str, arguments: Sequence[str] | None = None, program: str 
     command = COMMANDS[name]
     config = parse(command.config, cleandoc(command.config.__doc__ or ""), arguments, program)
     run: Callable[[Any], int] = import_module(f"agents.cli.{command.module}").main
-    return run(config)
+    try:
+        return run(config)
+    except KeyboardInterrupt:  # of a command that has nothing to keep
+        print("\nStopped.", file=sys.stderr)
+        return 130
 
 
 def usage() -> str:

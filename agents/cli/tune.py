@@ -11,6 +11,7 @@ from agents.study import ControlStudy
 from habnn_control.experiments.engine import Task, write_csv
 from habnn_control.experiments.parallel import Progress, execute
 from habnn_control.support.command_line import fail
+from habnn_control.support.files import check_writable
 
 OFF_POLICY = {
     "normalise": (True, False),
@@ -57,7 +58,8 @@ def main(config: Config) -> int:
             raise ValueError(
                 f"tune: seeds must be in 0..{LAST_SEED}, got up to {config.seed + config.runs - 1}; use fewer."
             )
-    except ValueError as error:
+        check_writable(config.out)
+    except (ValueError, OSError) as error:
         return fail(error)
     jobs = [Job(number, task) for number, study in enumerate(studies) for task in study.tasks()]
     losses: dict[int, list[float]] = {number: [] for number in range(len(trials))}

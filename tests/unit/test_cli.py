@@ -93,3 +93,24 @@ def test_settings_write_out_the_names_of_slow_modules():
     assert tuple(data.BUILT_IN) == settings.BUILT_IN
     for section in settings.SECTIONS:
         assert callable(import_module(f"agents.benchmarks.{section}").measure)
+
+
+@pytest.mark.parametrize(
+    "words", [["tune", "--out"], ["benchmark", "--json"], ["compare", "--agents", "noop", "--out", "x", "--monitor"]]
+)
+def test_command_refuses_a_path_it_could_not_write_to_before_it_starts(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main([*words, str(tmp_path / "file" / "below")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "must be in folders, not in a file" in line
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_command_that_is_stopped_says_so_in_one_line(monkeypatch, capsys):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agents.cli.plot.main", stop)
+    assert main(["plot", "x"]) == 130
+    assert capsys.readouterr().err.split() == ["Stopped."]

@@ -276,4 +276,7 @@ def test_report_prints_light_and_without_controls(driver, folder):
     assert driver.execute_script(ink) == "rgb(221, 221, 221)"
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert driver.execute_script("return getComputedStyle(document.getElementById('controls')).display") == "none"
+    heads = "return [...document.querySelectorAll('#headline th')].every(h => h.getBoundingClientRect().width > 10)"
+    assert driver.execute_script(heads)
+    assert driver.execute_script("return getComputedStyle(document.querySelector('.sort')).display") != "none"
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
