@@ -20,6 +20,7 @@ _REASONS = {
     errno.EPERM: ("readable and writable for you", "choose another path or change its permissions"),
     errno.EROFS: ("on a disk that can be written to", "choose another path"),
     errno.ENOTDIR: ("in folders, not in a file", "choose another path"),
+    errno.EEXIST: ("in folders, not in a file", "choose another path"),  # a folder of that name could not be made
     errno.EISDIR: ("a file", "choose another path, or remove the folder"),
     errno.ENOSPC: ("on a disk with space left", "free some, or choose another path"),
 }
