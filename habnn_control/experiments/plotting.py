@@ -38,6 +38,7 @@ from habnn_control.support.files import atomic_write
 WIDE, NARROW = 8.0, 3.9  # inches: for a page, and for a telephone held upright
 _PANEL_HEIGHT = 2.0
 _POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would hide each other
+_FILLED = 4  # agents whose intervals are shaded; shades of more would mix to brown, so they have outlines
 _REFERENCE_REACH = 5  # runs longer than so many times the last reference timestep would crowd the points at the left
 _FONT = 9.0
 _LABEL_GAP = 1.2 * _FONT / 72.0  # inches between the labels of two lines
@@ -288,7 +289,10 @@ def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], condition: Con
         timesteps, means = stretch_means(values, stretch_length(values.shape[1]))
         mean, low, high = mean_band([means], np.random.default_rng(0))
         style = style_of(agent, agents)
-        axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
+        if len(agents) <= _FILLED:
+            axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
+        else:
+            axes.fill_between(timesteps, low, high, facecolor="none", edgecolor=style.colour, alpha=0.5, linewidth=0.4)
         axes.plot(timesteps, mean, label=agent, **line_look(style))
 
 
