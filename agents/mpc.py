@@ -274,6 +274,11 @@ class MPCAgent(RecurrentAgent):
 
     # ------------------------------------------------------------------ planning
 
+    @property
+    def plan(self) -> Array | None:
+        """Actions (horizon, n_actions) that the last decision in `learn` planned, with its own; None without a plan."""
+        return None if self._plan is None else np.asarray(self._plan.actions)
+
     def _rng(self, *more: int) -> np.random.Generator:
         """Return the generator of one decision: equal questions have equal answers, and asking changes nothing."""
         return np.random.default_rng((self.seed, self._n_steps, *more))

@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 import pandas as pd
 
+from agents.monitor import IMPORTED
 from agents.registry import agent_class, merge, preset
 from agents.runner import BENCHMARK, import_plugins, measured_env
 from envs import find_plant
@@ -55,6 +56,8 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
             f"Protocol: agents of Stable-Baselines3 learned for {count} steps; the run shown is a fresh one in which "
             "they no longer learn (--evaluate)."
         )
+    if any(IMPORTED in config for config in configs):
+        return _imported(configs[0], ids)
     if ids != [BENCHMARK]:
         return Presentation(
             title=f"Agents on {', '.join(ids)}",
@@ -77,6 +80,22 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
         reference=Reference(printed_losses(), "hollow: printed in the paper"),
         reference_remark="Hollow markers are the values printed in the HABNN paper, not measured here.",
         remarks=remarks,
+    )
+
+
+def _imported(config: Mapping[str, Any], ids: Sequence[str]) -> Presentation:
+    """Return the presentation of monitor files that others may have written."""
+    return Presentation(
+        title=f"Agents on {', '.join(ids)}",
+        introduction=(
+            f"Read from the monitor.csv files in {config[IMPORTED]}. A timestep is one episode, and its loss is minus "
+            "the return; lower is better."
+        ),
+        label="minus the return of an episode",
+        remarks=[
+            f"All runs are cut to {config['episodes']} episodes, the length of the shortest.",
+            "Runs are not paired: nothing in the files says that two of them met the same environment.",
+        ],
     )
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Agent, Step
+from agents.monitor import EpisodeRow, write_monitor
 from agents.registry import make
 from envs import find_plant
 from habnn_control.control.model import Transitions
@@ -46,6 +47,8 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         self.env_seconds = 0.0
         self._seed: int | None = seed
         self._rows: list[tuple[float, ...]] = []
+        self._began, self._return, self._length = time(), 0.0, 0  # of the environment, and of the running episode
+        self._episodes: list[EpisodeRow] = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset with the seed given at construction, later without one."""
@@ -57,16 +60,31 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any]):
         start = perf_counter()
         result = super().step(action)
         self.env_seconds += perf_counter() - start
-        observation, reward, _, _, info = result
+        observation, reward, terminated, truncated, info = result
         entries = np.ravel(observation) if self.labels else ()
         loss = float(info["loss"]) if "loss" in info else -float(reward)
         self._rows.append((loss, *(float(entries[k]) for k in self.labels.values())))
+        self._return, self._length = self._return + float(reward), self._length + 1
+        if terminated or truncated:
+            self._episodes = self._all_episodes()
+            self._return, self._length = 0.0, 0
         return result
 
-    def columns(self) -> dict[str, NDArray[np.float64]]:
-        """Return the loss and each recorded entry as an array with one value per step."""
+    def write_monitor(self, path: str | Path) -> None:
+        """Write the episodes so far, the running one included, as a monitor.csv of Stable-Baselines3."""
+        spec = self.unwrapped.spec
+        write_monitor(
+            path, type(self.unwrapped).__name__ if spec is None else spec.id, self._began, self._all_episodes()
+        )
+
+    def _all_episodes(self) -> list[EpisodeRow]:
+        running = EpisodeRow(self._return, self._length, time() - self._began)
+        return [*self._episodes, running] if self._length else self._episodes
+
+    def columns(self, first: int = 0) -> dict[str, NDArray[np.float64]]:
+        """Return the loss and each recorded entry as an array with one value per step, from `first` (from 0) on."""
         names = ("loss", *self.labels)
-        table = np.array(self._rows, dtype=np.float64).reshape(-1, len(names))
+        table = np.array(self._rows[first:], dtype=np.float64).reshape(-1, len(names))
         return {name: np.ascontiguousarray(table[:, index]) for index, name in enumerate(names)}
 
 
@@ -112,7 +130,7 @@ def import_plugins(modules: Iterable[str]) -> None:
             ) from error
 
 
-def play(task: Task, tensorboard: str | None = None) -> Outcome:
+def play(task: Task, tensorboard: str | None = None, monitor: str | None = None) -> Outcome:
     """Run a task of `agents.study.ControlStudy` and return its record.
 
     Parameters
@@ -124,6 +142,8 @@ def play(task: Task, tensorboard: str | None = None) -> Outcome:
         stochastic as they are, and learn nothing in it.
     tensorboard : str, optional
         Folder for TensorBoard logs, one subfolder per run.
+    monitor : str, optional
+        Folder for monitor.csv files of Stable-Baselines3, one subfolder per agent.
 
     Returns
     -------
@@ -144,6 +164,9 @@ def play(task: Task, tensorboard: str | None = None) -> Outcome:
         else:
             agent.learn(task["steps"], tensorboard=log)
         decision_seconds = perf_counter() - before - env.env_seconds
+        if monitor:
+            folder = _log_folder(task, monitor)
+            env.write_monitor(folder.parent.parent / folder.name / f"{folder.parent.name}.monitor.csv")
     columns = env.columns()
     if len(columns["loss"]) != task["steps"]:
         raise RuntimeError(f"{task['agent']}: learn must step {task['steps']} times, got {len(columns['loss'])} steps.")

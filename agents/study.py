@@ -50,7 +50,7 @@ class ControlStudy(Study):
     """
 
     name = "comparison"
-    script = "scripts/compare.py"
+    script = "habnn compare"
     group = "agent"
     parquet = ("losses",)
 

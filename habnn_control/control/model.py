@@ -1,12 +1,16 @@
 """The interface between a controller and its dynamics model: memory in, forecast out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = NDArray[np.float64]
 Snapshot = Mapping[str, NDArray[Any]]
@@ -148,6 +152,50 @@ class Transitions(NamedTuple):
     actions: ArrayLike
     next_observations: ArrayLike
     starts: ArrayLike
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: "pd.DataFrame",
+        observations: Sequence[str],
+        actions: Sequence[str],
+        next_observations: Sequence[str] | None = None,
+        episode: str | None = None,
+    ) -> Self:
+        """Return the steps in a table with one row per time: an observation, and the action that was taken from it.
+
+        Where a row holds the action that led to its observation, shift the columns of actions first:
+        `frame[actions] = frame[actions].shift(-1)`.
+
+        Parameters
+        ----------
+        frame : pandas.DataFrame
+            Rows in the order of time.
+        observations, actions : sequence of str
+            Names of columns, in the order of the spaces of the environment.
+        next_observations : sequence of str, optional
+            Columns of the observation after each step, if every row is a step of its own; else it is the observation of
+            the row below, and the last row of an episode has no step.
+        episode : str, optional
+            Column whose value changes where a new episode, or a new piece of the log, begins; else all is one episode.
+        """
+        from habnn_control.control.logs import parts_of_frame
+
+        return cls(*parts_of_frame(frame, observations, actions, next_observations, episode))
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | Path,
+        observations: Sequence[str],
+        actions: Sequence[str],
+        next_observations: Sequence[str] | None = None,
+        episode: str | None = None,
+    ) -> Self:
+        """Return the steps in a CSV file with a line of column names; parameters as those of `from_frame`."""
+        from habnn_control.control.logs import parts_of_csv
+
+        return cls(*parts_of_csv(path, observations, actions, next_observations, episode))
 
 
 class Forecaster(Protocol):

@@ -3,7 +3,7 @@
 The engine knows tasks, seeds, files and progress. A client tells the rest: a subclass of `Study` lists the tasks and
 turns stored outcomes into tables, and a function runs one task. A results folder holds
 
-- config.json: the fields of the study; a folder that holds another study is refused;
+- config.json: the fields of the study; a folder that holds another study is refused, unless this one contains it;
 - runs/LEVEL/.../RUN.run: one file per finished run, one folder level per factor; RUN.error.txt for a run that failed;
 - the tables of the study as CSV, in canonical order, byte-identical whatever the number of jobs;
 - meta.json: command, versions, commits, wall time (`habnn_control.experiments.provenance`).
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -104,6 +104,11 @@ class Study(ABC):
     def fits(self, task: Task, outcome: Outcome) -> bool:  # noqa: ARG002  # a hook
         """Return whether a stored outcome is complete."""
         return True
+
+    def contains(self, earlier: Self) -> bool:
+        """Return whether every task of an earlier study is a task of this one, which has then only grown."""
+        ours, theirs = ({json.dumps(asdict(task)) for task in one.tasks()} for one in (self, earlier))
+        return theirs <= ours
 
     def label(self, task: Task) -> str:
         """Return how messages about a task name it."""
@@ -208,21 +213,23 @@ def run_study(
 
 
 def claim(folder: str | Path, study: Study) -> None:
-    """Write config.json, or raise if the folder holds anything but this study."""
+    """Write config.json, or raise if the folder holds anything but this study or a part of it."""
     folder = Path(folder)
     wanted = _configuration(study)
     wish = f"study: out must be an empty folder or hold the same study, got {folder}"
     if (folder / "config.json").exists():
-        found = _configuration(read_study(folder, type(study)))
+        earlier = read_study(folder, type(study))
+        found = _configuration(earlier)
         changes = [f"{name} {found[name]} instead of {wanted[name]}" for name in wanted if found[name] != wanted[name]]
-        if changes:
-            remedy = "choose another folder, or repeat the command that made this one."
+        if not changes:
+            return
+        if not study.contains(earlier):
+            remedy = "choose another folder, or repeat the command that made this one; a study can only grow."
             raise ValueError(f"{wish} with {'; '.join(changes)}; {remedy}")
     elif folder.exists() and not (folder.is_dir() and all(map(is_leftover, folder.iterdir()))):
         raise ValueError(f"{wish} with something else in it; choose another folder.")
-    else:
-        with atomic_write(folder / "config.json") as file:
-            file.write((json.dumps(wanted, indent=2) + "\n").encode())
+    with atomic_write(folder / "config.json") as file:
+        file.write((json.dumps(wanted, indent=2) + "\n").encode())
 
 
 def read_study(folder: str | Path, kind: type[S]) -> S:

@@ -11,58 +11,60 @@ import pandas as pd
 
 from habnn_control.support.files import read_json
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8885; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 72rem; }
-h1 { font-size: 1.6rem; line-height: 1.2; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-figure { margin: 1rem 0; } figure img { width: 100%; height: auto; background: #fff; border-radius: 4px; }
-figcaption, .caption { font-size: .9rem; margin: 1.5rem 0 .3rem; } figcaption { margin-top: .3rem; }
-.scroll { overflow-x: auto; background:  /* a shadow at the right edge while columns are hidden there */
-  linear-gradient(to left, Canvas 50%, transparent) right / 3rem 100% no-repeat local,
-  linear-gradient(to left, #8887, transparent) right / 1rem 100% no-repeat; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9rem; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
-thead th { vertical-align: bottom; } th:first-child, td:first-child { text-align: left; white-space: nowrap;
-  position: sticky; left: 0; background: Canvas; }
-@media (max-width: 600px) { th, td { padding: .25rem .4rem; } }
-pre { background: var(--soft); padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
-"""
+# Nothing is loaded from anywhere: the browser refuses it.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; "
+    "font-src data:; form-action 'none'; connect-src"
+)
 
 
-def shell(title: str, body: str) -> str:
-    """Return a whole page; `body` is HTML."""
+def shell(title: str, body: str, scripts: str = "", connect: str = "'none'") -> str:
+    """Return a whole page; `body` and `scripts` are HTML, `connect` names what the page may ask while it is open."""
     return f"""<!doctype html>
 <html lang="en">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title><style>{_STYLE}</style></head>
+<meta http-equiv="Content-Security-Policy" content="{_POLICY} {connect}">
+<title>{escape(title)}</title><style>{_style()}</style></head>
 <body><main>
 <h1>{escape(title)}</h1>
 {body}
-</main></body></html>
+</main>{scripts}</body></html>
 """
 
 
-def figure(wide: bytes, narrow: bytes, text: str) -> str:
-    """Return a figure that shows its narrow form on a narrow screen, where the wide form would be too small."""
-    return (
-        f'<figure><picture><source media="(max-width: 600px)" srcset="{_data_uri(narrow)}">'
-        f'<img src="{_data_uri(wide)}" alt="{escape(text)}"></picture><figcaption>{escape(text)}</figcaption></figure>'
-    )
+def _style() -> str:
+    return Path(__file__).with_name("page.css").read_text()
+
+
+def figure(svg: bytes, text: str) -> str:
+    """Return a picture with its caption."""
+    return f'<figure><img src="{_data_uri(svg)}" alt="{escape(text)}"><figcaption>{escape(text)}</figcaption></figure>'
 
 
 def _data_uri(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def table(values: pd.DataFrame, caption: str) -> str:
-    """Return a table of a data frame, which scrolls where it is too wide."""
-    head = "".join(f'<th scope="col">{_breakable(str(name))}</th>' for name in values.columns)
+def table(values: pd.DataFrame, caption: str, name: str = "") -> str:
+    """Return a table of a data frame, which scrolls where it is too wide.
+
+    With a name it can be sorted and downloaded as NAME.csv, and its rows can be chosen by agent, where the page has the
+    script of `habnn_control.experiments.explorer`.
+    """
+    head = "".join(f'<th scope="col">{_breakable(str(column))}</th>' for column in values.columns)
+    agents = list(values["agent"]) if name and "agent" in values else [None] * len(values)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_breakable(str(value))}</td>" for value in row) + "</tr>"
-        for row in values.itertuples(index=False)
+        ("<tr>" if agent is None else f'<tr data-agent="{escape(str(agent))}">')
+        + "".join(f"<td>{_breakable(str(value))}</td>" for value in row)
+        + "</tr>"
+        for agent, row in zip(agents, values.itertuples(index=False), strict=True)
     )
+    role = f' id="{name}" class="sortable"' if name else ""
+    button = f'<button type="button" data-table="{name}" data-file="{name}.csv">Download as CSV</button>'
+    said = escape(caption)
     return (
-        f'<p class="caption">{escape(caption)}</p><div class="scroll" tabindex="0"><table>'
+        f'<p class="caption">{said} {button if name else ""}</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{said}"><table{role}>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

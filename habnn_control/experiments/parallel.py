@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from habnn_control.experiments.cluster import run_on_cluster
 
+_ALL = "all"  # label of the overall progress
 _IN_FLIGHT = 2  # tasks per process that a pool knows of at a time
 
 T = TypeVar("T")
@@ -111,7 +112,9 @@ def _isolated(function: Callable[[T], R], tasks: Mapping[int, T], index: int) ->
 
 
 class Progress:
-    """Progress with one bar per group of tasks, or plain lines if stderr is not a terminal.
+    """Progress with one bar per group of tasks and one for all, or plain lines if stderr is not a terminal.
+
+    The overall line tells how long the rest will take at the pace so far.
 
     Parameters
     ----------
@@ -125,29 +128,50 @@ class Progress:
         self._total, left = Counter(groups), Counter(pending)
         self._done = {group: self._total[group] - left[group] for group in self._total}
         self._watched = sys.stderr.isatty()
-        width = max(map(len, self._total))
+        self._start, self._before = time.monotonic(), len(groups) - len(pending)
+        width = max(map(len, [*self._total, _ALL]))
         self._bars: dict[str, tqdm[Any]] = {
-            group: tqdm(
-                total=total, initial=self._done[group], desc=group.ljust(width), unit="run", disable=not self._watched
-            )
+            group: self._bar(group.ljust(width), total, self._done[group], "{n_fmt}/{total_fmt} runs")
             for group, total in self._total.items()
         }
+        times = "{n_fmt}/{total_fmt} runs [{elapsed}, about {remaining} left]"
+        self._all = self._bar(_ALL.ljust(width), len(groups), self._before, times)
+
+    def _bar(self, label: str, total: int, done: int, figures: str) -> "tqdm[Any]":
+        layout = f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {figures}"
+        return tqdm(total=total, initial=done, desc=label, bar_format=layout, smoothing=0.0, disable=not self._watched)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for bar in self._bars.values():
+        for bar in (*self._bars.values(), self._all):
             bar.close()
 
     def advance(self, group: str) -> None:
         """Count one finished task."""
         self._done[group] += 1
         self._bars[group].update()
+        self._all.update()
         done, total = self._done[group], self._total[group]
         if not self._watched and (done == total or done * 10 // total > (done - 1) * 10 // total):
-            print(f"{group}: {done}/{total} runs", file=sys.stderr, flush=True)
+            print(f"{group}: {done}/{total} runs; {self.overall()}", file=sys.stderr, flush=True)
+
+    def overall(self) -> str:
+        """Return how many of all tasks are done, and how long the others will take at the pace so far."""
+        done, total = sum(self._done.values()), sum(self._total.values())
+        seconds = (time.monotonic() - self._start) / max(done - self._before, 1) * (total - done)
+        left = f", about {duration(seconds)} left" if done < total else ""
+        return f"{_ALL}: {done}/{total}{left}"
 
     def say(self, message: str) -> None:
         """Print a message above the progress bars."""
         tqdm.write(message, file=sys.stderr)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in the unit that suits it."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.{1 if seconds < 10 * length else 0}f} {unit}"
+    return f"{seconds:.0f} s"

@@ -38,6 +38,7 @@ from habnn_control.support.files import atomic_write
 WIDE, NARROW = 8.0, 3.9  # inches: for a page, and for a telephone held upright
 _PANEL_HEIGHT = 2.0
 _POINTS_SHOWN = 100  # longer runs are averaged over short stretches: single steps would hide each other
+_FILLED = 4  # agents whose intervals are shaded; shades of more would mix to brown, so they have outlines
 _REFERENCE_REACH = 5  # runs longer than so many times the last reference timestep would crowd the points at the left
 _FONT = 9.0
 _LABEL_GAP = 1.2 * _FONT / 72.0  # inches between the labels of two lines
@@ -58,11 +59,11 @@ class Reference(NamedTuple):
     points: pd.DataFrame
     title: str
 
-    def at(self, condition: Mapping[str, Any], steps: int) -> pd.DataFrame:
-        """Return the points of a condition that belong, and can be told apart, beside runs of `steps` steps."""
-        points = self.points[self.points["timestep"] <= steps]
+    def at(self, condition: Mapping[str, Any], steps: int, agents: Iterable[str]) -> pd.DataFrame:
+        """Return the points of a condition and of these agents that can be told apart beside runs of `steps` steps."""
+        points = self.points[(self.points["timestep"] <= steps) & self.points["agent"].isin(list(agents))]
         for name in argument_columns(self.points):
-            points = points[[name in condition and value == condition[name] for value in points[name]]]
+            points = points[points[name] == condition[name]] if name in condition else points.iloc[:0]
         return points if steps <= _REFERENCE_REACH * self.points["timestep"].max() else points.iloc[:0]
 
 
@@ -108,7 +109,7 @@ def losses_figure(
     for axes, condition in zip(figure.subplots(rows, columns, squeeze=False).flat, conditions, strict=False):
         _draw_curves(axes, curves, agents, condition)
         if reference is not None:
-            points = reference.at(dict(zip(arguments, condition, strict=True)), steps)
+            points = reference.at(dict(zip(arguments, condition, strict=True)), steps, agents)
             _draw_reference(axes, points, column, reference.title, agents)
         _value_axis(axes)
         axes.set_title(condition_text(arguments, condition), loc="left", fontsize=_FONT + 1)
@@ -166,14 +167,14 @@ def loss_panel(
     """
 
     def draw(axes: Axes) -> None:
-        stretch = _stretch(len(loss))
+        stretch = stretch_length(len(loss))
         style = style_of(agent, [agent])._replace(dashes=None)
         if stretch > 1:
             axes.plot(np.arange(1, len(loss) + 1), loss, color=style.colour, alpha=0.3, linewidth=0.5)
             axes.set_title(f"lines: means over {stretch} steps; thin: single steps", loc="left", fontsize=_FONT)
         for name, values in references.items():
-            axes.plot(*_stretches(values, stretch), label=name, **line_look(style_of(name, list(references))))
-        axes.plot(*_stretches(loss, stretch), label=agent, **line_look(style))
+            axes.plot(*stretch_means(values, stretch), label=name, **line_look(style_of(name, list(references))))
+        axes.plot(*stretch_means(loss, stretch), label=agent, **line_look(style))
         axes.set_ylabel("loss")
 
     return draw
@@ -285,10 +286,13 @@ def _draw_curves(axes: Axes, curves: CurvesOf, agents: list[str], condition: Con
         if (agent, condition) not in curves:
             continue
         values = curves[agent, condition].values
-        timesteps, means = _stretches(values, _stretch(values.shape[1]))
+        timesteps, means = stretch_means(values, stretch_length(values.shape[1]))
         mean, low, high = mean_band([means], np.random.default_rng(0))
         style = style_of(agent, agents)
-        axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
+        if len(agents) <= _FILLED:
+            axes.fill_between(timesteps, low, high, color=style.colour, alpha=0.14, linewidth=0)
+        else:
+            axes.fill_between(timesteps, low, high, facecolor="none", edgecolor=style.colour, alpha=0.5, linewidth=0.4)
         axes.plot(timesteps, mean, label=agent, **line_look(style))
 
 
@@ -336,11 +340,12 @@ def _value_axis(axes: Axes) -> None:
     axes.minorticks_off()
 
 
-def _stretch(steps: int) -> int:
+def stretch_length(steps: int) -> int:
+    """Return over how many steps each point of a line is the mean: 1 in short runs."""
     return max(1, steps // _POINTS_SHOWN) if steps > 2 * _POINTS_SHOWN else 1
 
 
-def _stretches(values: NDArray[np.float64], stretch: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def stretch_means(values: NDArray[np.float64], stretch: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the middles of short stretches of timesteps, and the means of values (..., n_steps) over each."""
     n = values.shape[-1] // stretch
     whole = values[..., : n * stretch].reshape(*values.shape[:-1], n, stretch)
@@ -348,7 +353,7 @@ def _stretches(values: NDArray[np.float64], stretch: int) -> tuple[NDArray[np.fl
 
 
 def _timestep_label(steps: int) -> str:
-    stretch = _stretch(steps)
+    stretch = stretch_length(steps)
     return "timestep" if stretch == 1 else f"timestep (means over {stretch} steps)"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -12,15 +13,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from habnn_control.experiments import page
+from habnn_control.experiments import explorer, page
 from habnn_control.experiments.engine import read_tables, write_csv
 from habnn_control.experiments.plotting import (
-    NARROW,
     WIDE,
     Reference,
     columns_figure,
     condition_text,
-    figure_bytes,
     losses_figure,
     save_figure,
 )
@@ -36,6 +35,16 @@ from habnn_control.experiments.summary import (
     value_text,
 )
 from habnn_control.support.files import atomic_write
+
+_IQM = (
+    "IQM is the interquartile mean: the mean of the middle half of the runs, without the best and the worst quarter. "
+    "One run that goes wrong moves it less than the mean."
+)
+_SCORE = (
+    "The score is (loss of doing nothing - loss of the agent) / (loss of doing nothing - loss of the oracle): 0 is as "
+    "good as doing nothing (noop), 1 as good as the oracle, which plans on the true simulator; below 0 is worse than "
+    "doing nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -104,13 +113,18 @@ def write_report(
         write_csv(table, target / f"{name}.csv")
     pictures = []
     for name, (caption, draw) in _figures(losses, shown).items():
-        wide, narrow = draw(WIDE), draw(NARROW)
+        figure = draw(WIDE)
         for suffix in (".png", ".svg"):
-            save_figure(wide, target / f"{name}{suffix}")
-        pictures.append(page.figure((target / f"{name}.svg").read_bytes(), figure_bytes(narrow, "svg"), caption))
+            save_figure(figure, target / f"{name}{suffix}")
+        pictures.append(page.figure((target / f"{name}.svg").read_bytes(), caption))
+    recorded = list(losses.columns)[list(losses.columns).index("loss") + 1 :]
+    columns = {name: name in shown.panels for name in (*shown.panels, *recorded) if losses[name].notna().any()}
+    labels = (shown.label, shown.panels_title.lower())
+    data = explorer.study_data(losses, comparisons, columns, shown.reference, labels)
     path = target / "report.html"
+    body = _body(folders, shown, _notes(losses, summary, shown), (summary, comparisons), pictures, data)
     with atomic_write(path) as file:
-        file.write(_page(folders, shown, _notes(losses, shown), summary, comparisons, pictures).encode())
+        file.write(page.shell(shown.title, body, explorer.embedded(data)).encode())
     return summary, path
 
 
@@ -152,46 +166,53 @@ def _figures(losses: pd.DataFrame, shown: Presentation) -> dict[str, tuple[str, 
     return figures
 
 
-def _page(
+def _body(
     folders: Sequence[str | Path],
     shown: Presentation,
     notes: list[str],
-    summary: pd.DataFrame,
-    comparisons: pd.DataFrame,
+    tables: tuple[pd.DataFrame, pd.DataFrame],
     pictures: list[str],
+    data: Mapping[str, Any],
 ) -> str:
+    summary, comparisons = tables
     last = str(summary["window"].iloc[-1])
     items = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    panels = f"<h2>{escape(shown.panels_title)}</h2>\n{''.join(pictures[1:])}\n" if pictures[1:] else ""
-    body = f"""<p>{escape(shown.introduction)}</p>
-{pictures[0]}
+    parts = explorer.figures("Losses over timesteps")
+    probabilities = f"Probability that a run of the row has a lower loss than one of the column, steps {last}."
+    matrix = parts["matrix"].replace("></div>", f">{page.table(_matrix(comparisons, last), probabilities)}</div>")
+    means = "Mean loss of a run over windows of steps, with 95 % stratified-bootstrap intervals."
+    return f"""<p>{escape(shown.introduction)}</p>
+<noscript><p>Without JavaScript the figures are pictures, and tables cannot be sorted.</p>{"".join(pictures)}</noscript>
+{explorer.controls(data)}
+{parts["curves"]}
 <h2>Who wins</h2>
-{page.table(headline(summary), f"Mean loss of a run{_where(summary)} with 95 % stratified-bootstrap intervals.")}
-{page.table(_matrix(comparisons, last), f"Probability that a run of the row beats one of the column, steps {last}.")}
+{page.table(headline(summary), means, "headline")}
+{matrix}
 <h2>How to read it</h2><ul>{items}</ul>
-{panels}<h2>All windows and conditions</h2>
-<details><summary>Show the table</summary>{page.table(_rounded(summary), "As in summary.csv.")}</details>
+{parts["pairs"]}
+{parts["run"]}
+<h2>All windows and conditions</h2>
+<details><summary>Show the table</summary>{page.table(_rounded(summary), "As in summary.csv.", "summary")}</details>
 <h2>Settings</h2>
 {"".join(page.settings(Path(folder)) for folder in folders)}"""
-    return page.shell(shown.title, body)
 
 
-def _where(summary: pd.DataFrame) -> str:
-    """Return what the first table is about, as the middle of a sentence."""
-    condition = headline_condition(summary)
-    if ALL in condition.values():
-        return f" over all values of {' and '.join(condition)}"
-    where = ", ".join(f"{name} {value}" for name, value in condition.items())
-    return f" at {where}" if where else ""
-
-
-def _notes(losses: pd.DataFrame, shown: Presentation) -> list[str]:
+def _notes(losses: pd.DataFrame, summary: pd.DataFrame, shown: Presentation) -> list[str]:
     """Return what a reader must know to judge the figures."""
-    notes = list(shown.remarks)
+    notes = [_IQM]
+    if "score" in summary:
+        notes.append(_SCORE)
+    notes += shown.remarks
     arguments, steps = argument_columns(losses), int(losses["timestep"].max())
     conditions = [dict(zip(arguments, condition, strict=True)) for condition in conditions_of(losses)]
-    if shown.reference and any(len(shown.reference.at(condition, steps)) for condition in conditions):
+    agents = list(losses["agent"].unique())
+    if shown.reference and any(len(shown.reference.at(condition, steps, agents)) for condition in conditions):
         notes.append(shown.reference_remark)
+    if len(conditions) > 1:
+        notes.append(
+            f"Losses under different values of {' and '.join(arguments)} have no common scale and are never averaged "
+            f"here; rows with the value {ALL} in summary.csv give every condition the same weight."
+        )
     runs = int(losses.groupby(["agent", *arguments])["run"].nunique().min())
     notes.append(f"At least {runs} run(s) stand behind each line; intervals from fewer than 10 are rough.")
     return notes

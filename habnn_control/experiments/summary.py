@@ -147,24 +147,29 @@ def _label(arguments: list[str], group: list[Condition]) -> dict[str, str]:
 def headline(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the short table that people look at first, as text: means per window with 95 % intervals.
 
-    It has one row per agent, about the condition that `headline_condition` returns.
+    It has one row per condition and agent: losses under several conditions, such as setpoints, have no common scale. An
+    argument is a column if it has several values.
     """
+    arguments = argument_columns(summary)
+    conditions = list(dict.fromkeys(summary[arguments].astype(str).itertuples(index=False, name=None)))
+    single = [dict(zip(arguments, one, strict=True)) for one in conditions if ALL not in one]
+    shown = [name for name in arguments if len({one[name] for one in single}) > 1]
     rows = []
-    chosen = rows_of(summary, headline_condition(summary))
-    for _, windows in chosen.groupby("agent", sort=False):
-        last = windows.iloc[-1]
-        row = {"agent": last["agent"], "runs": str(last["runs"])}
-        for _, window in windows.iterrows():
-            row[f"steps {window['window']}"] = _with_interval(window, "mean", 1)
-        row[f"IQM {last['window']}"] = _with_interval(last, "iqm", 1)
-        if "score" in chosen:
-            row[f"score {last['window']}"] = _with_interval(last, "score", 2)
-        rows.append(row | {"ms/decision": f"{last['decision_ms']:.2f}"})
+    for condition in single or [{}]:
+        for _, windows in rows_of(summary, condition).groupby("agent", sort=False):
+            last = windows.iloc[-1]
+            row = {"agent": last["agent"], **{name: condition[name] for name in shown}, "runs": str(last["runs"])}
+            for _, window in windows.iterrows():
+                row[f"steps {window['window']}"] = _with_interval(window, "mean", 1)
+            row[f"IQM {last['window']}"] = _with_interval(last, "iqm", 1)
+            if "score" in windows:
+                row[f"score {last['window']}"] = _with_interval(last, "score", 2)
+            rows.append(row | {"ms/decision": "" if np.isnan(last["decision_ms"]) else f"{last['decision_ms']:.2f}"})
     return pd.DataFrame.from_records(rows).fillna("")
 
 
 def headline_condition(table: pd.DataFrame) -> dict[str, str]:
-    """Return the condition to look at first in a summary or in comparisons: all together where there are several."""
+    """Return the condition of the first matrix of probabilities: all together where there are several."""
     arguments = argument_columns(table)
     together = dict.fromkeys(arguments, ALL)
     if table.empty or not rows_of(table, together).empty:

@@ -50,22 +50,29 @@ def locate(name: str, data_dir: str | Path | None = None) -> Path:
 
     The cache is $XDG_CACHE_HOME/habnn_control (or ~/.cache/habnn_control); each file lies beside its SHA-256.
     """
+    check_dataset(name, data_dir)
     if name in BUILT_IN:
         return _built_in(name)
     if data_dir:
-        path = Path(data_dir) / f"{name}.csv"
-        if not path.is_file():
-            found = sorted(file.stem for file in Path(data_dir).glob("*.csv"))
-            raise ValueError(f"uci: dataset must be a CSV file in {data_dir}, got {name!r}; {nearest(name, found)}")
-        return path
-    if name not in SOURCES:
-        raise ValueError(f"uci: dataset must be one of {', '.join(SOURCES)}, got {name!r}; {nearest(name, SOURCES)}")
+        return Path(data_dir) / f"{name}.csv"
     path = cache_folder() / f"{name}.csv"
     if not path.is_file():
         _download(name, path)
     if sha256(path) != path.with_suffix(".sha256").read_text().strip():
         raise ValueError(f"uci: {path} must be the file that was downloaded, got another checksum; delete it.")
     return path
+
+
+def check_dataset(name: str, data_dir: str | Path | None = None) -> None:
+    """Raise unless `locate` knows a data set of that name; nothing is downloaded."""
+    if name in BUILT_IN:
+        return
+    if data_dir:
+        if not (Path(data_dir) / f"{name}.csv").is_file():
+            found = sorted(file.stem for file in Path(data_dir).glob("*.csv"))
+            raise ValueError(f"uci: dataset must be a CSV file in {data_dir}, got {name!r}; {nearest(name, found)}")
+    elif name not in SOURCES:
+        raise ValueError(f"uci: dataset must be one of {', '.join(SOURCES)}, got {name!r}; {nearest(name, SOURCES)}")
 
 
 def read(path: str | Path) -> tuple[Array, Array]:

@@ -69,4 +69,4 @@ def _picture(name: str, figure: Figure) -> str:
     kind, _, block = name.partition("-")
     caption = _CAPTIONS[kind] + (f" {block} data." if block else "")
     svg = figure_bytes(figure, "svg")
-    return page.figure(svg, svg, caption)
+    return page.figure(svg, caption)

@@ -6,6 +6,7 @@ results.csv has one row per run and test set, timings.csv one row per run.
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -35,7 +36,7 @@ class RegressionStudy(Study):
     """
 
     name = "regression study"
-    script = "scripts/uci.py"
+    script = "habnn uci"
     group = "method"
 
     methods: tuple[str, ...]
@@ -64,6 +65,11 @@ class RegressionStudy(Study):
         """Return all tasks in canonical order: by method, data set, block and run."""
         factors = dict(zip(_FACTORS, (self.methods, self.datasets, self.blocks), strict=True))
         return grid(factors, self.runs, self.seed, lambda *_: {"max_rows": self.max_rows, "protocol": self.protocol})
+
+    def contains(self, earlier: Self) -> bool:
+        """Return whether every task of an earlier study is a task of this one, on the same data."""
+        ours, theirs = (dict(zip(one.datasets, one.checksums, strict=True)) for one in (self, earlier))
+        return theirs.items() <= ours.items() and super().contains(earlier)
 
     def fits(self, task: Task, outcome: Outcome) -> bool:  # noqa: ARG002
         """Return whether an outcome has all scores of all test sets."""

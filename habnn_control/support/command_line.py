@@ -1,15 +1,29 @@
 """Command lines from frozen dataclasses: one flag per field, with its default and its help text."""
 
 import argparse
+import errno
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import field, fields
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 
 from habnn_control.support.names import nearest
 
 T = TypeVar("T")
+
+# What a path must be for an error of the file system not to occur, and what to do about it.
+_REASONS = {
+    errno.ENOENT: ("an existing path", "check its spelling"),
+    errno.EACCES: ("readable and writable for you", "choose another path or change its permissions"),
+    errno.EPERM: ("readable and writable for you", "choose another path or change its permissions"),
+    errno.EROFS: ("on a disk that can be written to", "choose another path"),
+    errno.ENOTDIR: ("in folders, not in a file", "choose another path"),
+    errno.EEXIST: ("in folders, not in a file", "choose another path"),  # a folder of that name could not be made
+    errno.EISDIR: ("a file", "choose another path, or remove the folder"),
+    errno.ENOSPC: ("on a disk with space left", "free some, or choose another path"),
+}
 
 
 def flag(default: Any, description: str, choices: Sequence[str] = (), repeatable: bool = False) -> Any:
@@ -34,7 +48,12 @@ def positional(description: str) -> Any:
     return field(metadata={"help": description, "positional": True})
 
 
-def parse(config: type[T], description: str | None, arguments: Sequence[str] | None = None) -> T:
+def parse(
+    config: type[T],
+    description: str | None,
+    arguments: Sequence[str] | None = None,
+    program: str | None = None,
+) -> T:
     """Return a configuration read from the command line.
 
     Parameters
@@ -45,13 +64,16 @@ def parse(config: type[T], description: str | None, arguments: Sequence[str] | N
         First paragraph of --help.
     arguments : sequence of str, optional
         Arguments to parse; those of the process when None.
+    program : str, optional
+        Name of the command in --help; that of the script when None.
 
     Returns
     -------
     config
         An instance with all fields set.
     """
-    parser = _Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = _Parser(prog=program, description=description, formatter_class=layout, allow_abbrev=False)
     hints = get_type_hints(config)
     for item in fields(config):  # type: ignore[arg-type]
         _add(parser, item.name, hints[item.name], item.default, item.metadata)
@@ -65,13 +87,24 @@ def parse(config: type[T], description: str | None, arguments: Sequence[str] | N
 
 def command() -> str:
     """Return the command line of this process, quoted for a shell."""
-    return shlex.join(["python", *sys.argv])
+    program = Path(sys.argv[0])
+    return shlex.join(["python", *sys.argv] if program.suffix == ".py" else [program.name, *sys.argv[1:]])
 
 
 def fail(error: Exception | str) -> int:
     """Print a usage error as one line on stderr and return its exit code, 2."""
-    print(f"error: {error}", file=sys.stderr)
+    print(f"error: {describe(error) if isinstance(error, Exception) else error}", file=sys.stderr)
     return 2
+
+
+def describe(error: Exception) -> str:
+    """Return an error as one line: a sentence for those of the file system, the message of all others."""
+    if isinstance(error, OSError) and error.filename is not None and error.errno is not None:
+        wish, remedy = _REASONS.get(error.errno, ("a path that can be used", "choose another path"))
+        return f"files: {error.filename} must be {wish}, got {error.strerror!r}; {remedy}."
+    if isinstance(error, ValueError | TypeError | OSError) and str(error):
+        return " ".join(str(error).split())
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,5 +1,6 @@
 """Atomic writing of files, and one file format for named arrays with a JSON header, without pickle."""
 
+import errno
 import hashlib
 import io
 import json
@@ -65,6 +66,23 @@ def atomic_write(path: str | Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):  # renamed, never created, or on a read-only disk
             temporary.unlink()
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise OSError unless a file can be written to `path`: before a long computation whose result shall go there.
+
+    Missing parent folders are created; a file that is there stays as it is.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    probe = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        probe.open("xb").close()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def is_leftover(path: Path) -> bool:

@@ -1,34 +1,25 @@
 """The `decision` section of scripts/benchmark.py: HABNN-MPC beside ensembles in the same loop."""
 
-import importlib
 import json
-from pathlib import Path
 
 import gymnasium as gym
 import pytest
 
 import agents
-
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-
-@pytest.fixture
-def scripts(monkeypatch):
-    """Import modules beside the scripts, as the scripts do."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module
+from agents.benchmarks import decision as section
+from agents.cli.main import main
 
 
-def test_benchmark_measures_the_decision_section(scripts, tmp_path, monkeypatch, capsys):
+def test_benchmark_measures_the_decision_section(tmp_path, monkeypatch, capsys):
     """Small ensembles and a short start: the figures do not count here, what is said about them does."""
     import torch
 
-    section, threads = scripts("_benchmark_decision"), torch.get_num_threads()
+    threads = torch.get_num_threads()
     small = {name: settings | {"hidden": (30, 30)} for name, settings in section.ENSEMBLES.items()}
     for name, value in {"N_LEARNED": 15, "N_TURNS": 3, "ENSEMBLES": small}.items():
         monkeypatch.setattr(section, name, value)
     path = tmp_path / "benchmark.json"
-    assert scripts("benchmark").main(["--sections", "decision", "--smoke", "--json", str(path)]) == 0
+    assert main(["benchmark", "--sections", "decision", "--smoke", "--json", str(path)]) == 0
     content = json.loads(path.read_text())
     turn, pets, over_pets, lean, over_lean = content["results"]
     assert content["versions"]["torch"].startswith(torch.__version__.partition("+")[0])
@@ -47,17 +38,16 @@ def test_benchmark_measures_the_decision_section(scripts, tmp_path, monkeypatch,
     assert torch.get_num_threads() == threads
 
 
-def test_benchmark_ensembles_are_of_the_sizes_in_their_names(scripts):
+def test_benchmark_ensembles_are_of_the_sizes_in_their_names():
     """PETS's four layers of 200, and two layers as wide as the network of the default agent."""
-    large, lean = scripts("_benchmark_decision").ENSEMBLES.items()
+    large, lean = section.ENSEMBLES.items()
     (width,) = agents.make("habnn", gym.make("IndustrialBenchmark-v0")).model.network.settings.hidden
     for (name, settings), n_layers, units in ((large, 4, 200), (lean, 2, width)):
         assert settings["hidden"] == (units,) * n_layers
         assert name.endswith(f"{n_layers} layers of {units}")
 
 
-def test_benchmark_ensembles_do_not_train_while_the_clock_runs(scripts):
-    section = scripts("_benchmark_decision")
+def test_benchmark_ensembles_do_not_train_while_the_clock_runs():
     for settings in section.ENSEMBLES.values():
         agent = section._agent("pets", model=settings | {"hidden": (8,)}, planner={"n_candidates": 10})
         before = agent.model.networks.get_state()
@@ -66,9 +56,8 @@ def test_benchmark_ensembles_do_not_train_while_the_clock_runs(scripts):
             assert (value == before[name]).all()
 
 
-def test_benchmark_agents_search_with_the_same_planner(scripts):
+def test_benchmark_agents_search_with_the_same_planner():
     """The ensembles differ from the default agent in the model alone."""
-    section = scripts("_benchmark_decision")
     ours, theirs = section._agent("habnn"), section._agent("pets", model={"hidden": (8,)})
     assert ours.planner == theirs.planner
     assert (ours._horizon, ours._hold) == (theirs._horizon, theirs._hold)

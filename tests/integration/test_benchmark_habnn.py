@@ -1,6 +1,5 @@
 """The `habnn` section of scripts/benchmark.py, and the plain networks it compares with."""
 
-import importlib
 import json
 import subprocess
 import sys
@@ -9,24 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from agents.benchmarks import habnn as section
+from agents.benchmarks import plain_network
 from habnn_control import HABNN
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
-@pytest.fixture
-def scripts(monkeypatch):
-    """Import modules beside the scripts, as the scripts do."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module
-
-
 @pytest.mark.parametrize("hidden", [(50,), (12, 9)])
 @pytest.mark.parametrize(("covariance", "kind"), [("diagonal", "PlainNetwork"), ("full", "PlainFullNetwork")])
-def test_plain_network_learns_as_habnn(scripts, covariance, kind, hidden):
+def test_plain_network_learns_as_habnn(covariance, kind, hidden):
     """Scales are wide here: the printed rectifier cancels where a location is many scales below zero."""
     network = HABNN(8, 2, hidden, scale=0.5, covariance=covariance, noise_variance=[0.5, 0.2], seed=3)
-    plain = getattr(scripts("_plain_network"), kind)(network)
+    plain = getattr(plain_network, kind)(network)
     rng = np.random.default_rng(1)
     for _ in range(3):
         x, y = rng.normal(size=8), rng.normal(size=2)
@@ -55,8 +49,7 @@ def test_benchmark_measures_the_habnn_section(tmp_path):
     assert ("8-50-1: fit, a sample, over pytagi" in rows) != ("pytagi is not installed" in done.stdout)
 
 
-def test_benchmark_leaves_pytagi_out_where_it_is_missing(scripts, monkeypatch, capsys):
-    section = scripts("_benchmark_habnn")
+def test_benchmark_leaves_pytagi_out_where_it_is_missing(monkeypatch, capsys):
     monkeypatch.setattr(section, "find_spec", lambda _: None)
     names = [result.name for result in section.measure(repeats=1)]
     assert not any("pytagi" in name for name in names)

@@ -194,6 +194,34 @@ def test_compare_on_a_full_disk_keeps_the_runs_and_goes_on_later(tmp_path, capsy
     assert (tmp_path / "x/losses.csv").read_bytes() == (tmp_path / "whole/losses.csv").read_bytes()
 
 
+def test_compare_extends_a_study_by_runs_agents_and_setpoints(tmp_path, capsys):
+    size = ["--steps", 5, "--jobs", 1]
+    more = ["--agents", "noop", "hold", "--runs", 4, "--setpoints", 40, 70]
+    assert main("compare.py", "--agents", "noop", "--runs", 2, "--setpoints", 40, *size, "--out", tmp_path / "x") == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "x").rglob("*.run")}
+    assert main("compare.py", *more, *size, "--out", tmp_path / "x") == 0
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert main("compare.py", *more, *size, "--out", tmp_path / "new") == 0
+    assert (tmp_path / "x/losses.csv").read_bytes() == (tmp_path / "new/losses.csv").read_bytes()
+    capsys.readouterr()
+    assert main("compare.py", "--agents", "noop", "--runs", 4, "--setpoints", 40, *size, "--out", tmp_path / "x") == 2
+    assert "a study can only grow" in capsys.readouterr().err
+
+
+def test_compare_into_a_path_that_cannot_be_written_says_so_in_one_sentence(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main("compare.py", *flags(tmp_path / "file" / "x", "noop")) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: files: ")
+    assert line.endswith("must be in folders, not in a file, got 'Not a directory'; choose another path.")
+
+
+def test_plot_of_a_missing_folder_says_so_in_one_sentence(tmp_path, capsys):
+    assert main("plot.py", tmp_path / "nothing") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nothing/losses.csv must be an existing path" in line
+
+
 def test_compare_without_a_dask_scheduler_says_so_in_one_line(tmp_path, capsys):
     where = ["--backend", "dask", "--scheduler", "nowhere"]
     assert main("compare.py", *flags(tmp_path / "x", "noop"), *where) == 2

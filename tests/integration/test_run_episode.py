@@ -41,7 +41,8 @@ def test_run_episode_keeps_losses_agent_and_picture(episode):
     pixels = np.asarray(Image.open(out / "episode.png").convert("L"))
     assert (pixels < 200).mean() > 0.01
     assert "<svg" in (out / "episode.svg").read_text()
-    assert f"a2c: mean loss {losses['loss'].mean():.1f} over 30 steps" in result.stdout
+    mean = f"{losses['loss'].mean():.1f}"
+    assert f"a2c: mean loss {mean} over 30 steps, {mean} over the last 30" in result.stdout
     assert "noop: mean loss" in result.stdout
     assert "loss=" in result.stderr  # the progress bar
 
@@ -131,6 +132,7 @@ def test_run_episode_load_of_an_oracle_wants_learn(tmp_path, capsys):
         (["--env-arg", "setpoint=10,20"], "setpoint must be one value, got [10, 20]"),
         (["--agent-settings", '{"a2c": {}}'], "agent_settings must be of habnn, noop, oracle, got 'a2c'"),
         (["--agent-settings", '{"habnn": {"horizzon": 3}}'], "did you mean 'horizon'?"),
+        (["--checkpoint-every", "-1"], "checkpoint-every must be a number of steps, got -1"),
         (["--steps", "0"], "steps must be an integer of at least 1, got 0"),
         (["--out", str(ROOT)], "out must be empty or hold an earlier episode"),
     ],
@@ -142,6 +144,26 @@ def test_run_episode_refuses_bad_input_in_one_line(flags, message, tmp_path, cap
     assert not (tmp_path / "x").exists()
 
 
+def test_run_episode_refuses_the_folder_of_another_episode(episode, capsys):
+    out, _ = episode
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert main("run_episode.py", "--agent", "noop", "--setpoint", 70, "--steps", 40, "--seed", 5, "--out", out) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "out must be empty or hold an earlier episode with the same settings" in line
+    assert "agent a2c instead of noop" in line
+    assert "steps 30 instead of 40" in line
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_run_episode_refuses_to_load_another_agent(episode, tmp_path, capsys):
+    flags = ["--load", episode[0] / "agent.npz", "--setpoint", 70, "--steps", 5, "--out", tmp_path / "x"]
+    assert main("run_episode.py", "--agent", "sac", *flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "agent must be that of the file to load, got 'sac'" in line
+    assert "of the agent a2c; leave --agent out" in line
+    assert main("run_episode.py", "--agent", "a2c", *flags) == 0
+
+
 @pytest.mark.parametrize("text", ["{", "3", '{"agents": ["noop"]}'])
 def test_run_episode_refuses_the_folder_of_something_else(tmp_path, capsys, text):
     (tmp_path / "config.json").write_text(text)
@@ -151,8 +173,8 @@ def test_run_episode_refuses_the_folder_of_something_else(tmp_path, capsys, text
 
 
 def test_run_episode_on_a_full_disk_says_so_in_one_line(tmp_path, capsys):
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x/config.json").write_text('{"episode": {}}')
+    assert main("run_episode.py", "--agent", "noop", "--steps", 3, "--out", tmp_path / "x") == 0
+    (tmp_path / "x/episode.png").unlink()
     (tmp_path / "x/episode.png").mkdir()  # a name that no file can take
     assert main("run_episode.py", "--agent", "noop", "--steps", 3, "--out", tmp_path / "x") == 2
     *_, line = capsys.readouterr().err.splitlines()

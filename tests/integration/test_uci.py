@@ -104,8 +104,10 @@ def test_uci_resumes_and_refuses_another_study(folder, tmp_path, capsys):
     assert main(*flags(folder, out, runs=2, methods=["constant", "habnn"])) == 0
     assert (out / "results.csv").read_bytes() == before
     assert stored[0].stat().st_mtime_ns == kept
-    assert main(*flags(folder, out, runs=3, methods=["constant", "habnn"])) == 2
-    assert "runs 2 instead of 3" in capsys.readouterr().err
+    assert main(*flags(folder, out, runs=3, methods=["constant", "habnn"])) == 0  # a study can grow
+    assert len(list((out / "runs").rglob("*.run"))) == 24
+    assert main(*flags(folder, out, runs=2, methods=["constant", "habnn"])) == 2
+    assert "runs 3 instead of 2" in capsys.readouterr().err
 
 
 def test_uci_on_a_full_disk_keeps_the_runs_and_goes_on_later(folder, done, tmp_path, capsys):
@@ -172,3 +174,22 @@ def test_uci_reports_a_run_that_fails_with_its_factors_and_goes_on_later(folder,
     assert len(list((tmp_path / "study/runs/constant").rglob("*.error.txt"))) == 4
     assert main(*study) == 0
     assert not list(tmp_path.rglob("*.error.txt"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (["--methods", "habn"], "method must be one of"),
+        (["--datasets", "concrete", "whine"], "dataset must be one of concrete"),
+        (["--protocol", "gaps"], "protocol must be one of"),
+    ],
+)
+def test_uci_reports_wrong_names_before_it_downloads(tmp_path, monkeypatch, capsys, wrong, message):
+    def download(*_):
+        raise AssertionError("a download was started")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("habnn_control.regression.data._download", download)
+    assert main(*wrong, "--out", tmp_path / "x") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()

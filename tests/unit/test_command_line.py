@@ -1,10 +1,11 @@
 """Command lines from dataclasses: flags, help text, errors."""
 
+import errno
 from dataclasses import dataclass
 
 import pytest
 
-from habnn_control.support.command_line import flag, parse, positional
+from habnn_control.support.command_line import command, describe, fail, flag, parse, positional
 
 
 @dataclass(frozen=True)
@@ -75,3 +76,32 @@ def test_parse_exits_without_positional_arguments(capsys):
     with pytest.raises(SystemExit, match="2"):
         parse(WithFolders, None, [])
     assert "required: folders" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("missing/file", "must be an existing path, got 'No such file or directory'; check its spelling."),
+        ("file/below", "must be in folders, not in a file, got 'Not a directory'; choose another path."),
+        (".", "must be a file, got 'Is a directory'; choose another path, or remove the folder."),
+    ],
+)
+def test_fail_makes_a_sentence_of_errors_of_the_file_system(tmp_path, path, message, capsys):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as caught:
+        (tmp_path / path).open()
+    assert fail(caught.value) == 2
+    assert capsys.readouterr().err == f"error: files: {tmp_path / path} {message}\n"
+
+
+def test_describe_keeps_messages_and_names_other_errors():
+    assert describe(ValueError("x: y must be\n z.")) == "x: y must be z."
+    assert describe(ZeroDivisionError("no")) == "ZeroDivisionError: no"
+    assert describe(OSError(errno.EFBIG, "File too large", "x")).startswith("files: x must be a path that can be used")
+
+
+def test_command_is_what_a_shell_would_repeat(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/somewhere/bin/habnn", "run", "--out", "a b"])
+    assert command() == "habnn run --out 'a b'"
+    monkeypatch.setattr("sys.argv", ["scripts/compare.py", "--runs", "2"])
+    assert command() == "python scripts/compare.py --runs 2"

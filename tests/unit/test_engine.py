@@ -198,6 +198,27 @@ def test_run_study_raises_on_folder_of_another_study(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
+def test_run_study_plays_only_what_a_grown_study_adds(tmp_path):
+    played = []
+
+    def count(task):
+        played.append(task)
+        return bake(task)
+
+    small = replace(STUDY, runs=1, flours=STUDY.flours[:1])
+    run_study(small, count, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.run")}
+    played.clear()
+    run_study(STUDY, count, tmp_path)
+    assert len(played) == len(STUDY.tasks()) - len(small.tasks())
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert read_study(tmp_path, Bakery) == STUDY
+    run_study(STUDY, bake, tmp_path / "new")
+    assert (tmp_path / "loaves.csv").read_bytes() == (tmp_path / "new/loaves.csv").read_bytes()
+    with pytest.raises(ValueError, match="a study can only grow"):
+        run_study(small, bake, tmp_path)
+
+
 def test_run_study_raises_on_folder_with_foreign_files(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(ValueError, match="with something else in it; choose another folder"):

@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from habnn_control.support.files import atomic_write, load_arrays, save_arrays
+from habnn_control.support.files import atomic_write, check_writable, load_arrays, save_arrays
 
 ARRAYS = {"weights": np.arange(6.0).reshape(2, 3), "steps": np.array(7), "names": np.array(["a", "bc"])}
 
@@ -154,3 +154,19 @@ def test_atomic_write_killed_process_leaves_old_content(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], env=os.environ, check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
+
+
+def test_check_writable_leaves_nothing_behind(tmp_path):
+    check_writable(tmp_path / "new" / "table.csv")
+    (tmp_path / "old.csv").write_text("kept")
+    check_writable(tmp_path / "old.csv")
+    assert (tmp_path / "old.csv").read_text() == "kept"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["old.csv"]
+
+
+def test_check_writable_raises_on_a_folder_and_below_a_file(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(IsADirectoryError):
+        check_writable(tmp_path)
+    with pytest.raises(OSError, match=r"(File exists|Not a directory): .*file/x\.csv'"):
+        check_writable(tmp_path / "file" / "x.csv")

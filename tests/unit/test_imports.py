@@ -90,8 +90,8 @@ def test_imports_finds_nested_from_and_relative_imports():
         ("agents/base.py", "import habnn_control._network", False),
         ("agents/base.py", "def f():\n    from envs._kernels.benchmark import step", False),
         ("envs/vector.py", "from ._kernels import benchmark", True),
-        ("scripts/benchmark.py", "from _benchmark import Result", True),
-        ("agents/base.py", "from _benchmark import Result", False),
+        ("scripts/attack.py", "from _attack import Result", True),
+        ("agents/base.py", "from _attack import Result", False),
         ("agents/base.py", "from habnn_control.support.files import _HEADER", True),  # a name, not a module
     ],
 )

@@ -1,6 +1,7 @@
 """Workers that die, parents that are killed, clusters that vanish."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from habnn_control.experiments import cluster
-from habnn_control.experiments.parallel import execute
+from habnn_control.experiments.parallel import Progress, duration, execute
 
 
 def named(task):
@@ -35,7 +36,7 @@ def test_dead_worker_does_not_make_the_rest_serial():
 PROGRAM = """
 import os, sys, time
 from pathlib import Path
-from habnn_control.experiments.parallel import execute
+from habnn_control.experiments.parallel import Progress, duration, execute
 
 def work(task):
     Path(sys.argv[1], str(os.getpid())).touch()
@@ -69,6 +70,36 @@ def test_killed_parent_leaves_no_workers_behind(tmp_path, sign):
     while any(map(is_running, workers)) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert not any(map(is_running, workers))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "0 s"), (89.0, "89 s"), (90.0, "1.5 min"), (1800.0, "30 min"), (7200.0, "2.0 h")]
+)
+def test_duration_is_in_the_unit_that_suits_it(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_progress_tells_the_time_left_of_all_runs(capsys, monkeypatch):
+    clock = iter([100.0, 110.0, 120.0, 130.0])
+    monkeypatch.setattr("habnn_control.experiments.parallel.time.monotonic", lambda: next(clock))
+    with Progress(["a", "a", "b", "b"], ["a", "b", "b"]) as progress:  # one run is done already
+        for group in ("a", "b", "b"):
+            progress.advance(group)
+    assert capsys.readouterr().err.splitlines() == [
+        "a: 2/2 runs; all: 2/4, about 20 s left",
+        "b: 1/2 runs; all: 3/4, about 10 s left",
+        "b: 2/2 runs; all: 4/4",
+    ]
+
+
+def test_progress_in_a_terminal_has_one_overall_bar(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Progress(["a", "bb"], ["a", "bb"]) as progress:
+        progress.advance("a")
+    text = capsys.readouterr().err
+    assert re.search(r"all: +50%.*1/2 runs \[00:00, about 00:00 left\]", text)
+    assert re.search(r"a {2}: 100%.*1/1 runs", text)
+    assert re.search(r"bb : {3}0%.*0/1 runs", text)
 
 
 def sleep(seconds):

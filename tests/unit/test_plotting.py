@@ -97,10 +97,10 @@ def test_losses_figure_shows_reference_points_hollow_and_only_at_setpoint_100():
 
 @pytest.mark.parametrize(("steps", "shown"), [(9, 0), (25, 2), (300, 6), (1000, 0)])
 def test_losses_figure_shows_reference_points_where_runs_are_long_enough_and_not_too_long(steps, shown):
-    losses = tidy(agents=("noop",), runs=1, steps=steps)
+    losses = tidy(agents=("noop", "sac", "td3"), runs=1, steps=steps)  # of four that the paper prints, these two
     (axes,) = losses_figure(losses, reference=REFERENCE).axes
     paper = [line.get_xdata() for line in axes.lines if line.get_label() == "_reference"]
-    assert [len(timesteps) for timesteps in paper] == ([shown] * 4 if shown else [])
+    assert [len(timesteps) for timesteps in paper] == ([shown] * 2 if shown else [])
     assert all(max(timesteps) <= steps for timesteps in paper)
 
 

@@ -1,5 +1,7 @@
 """The regression study as a client of the engine: its tasks and tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,10 @@ def test_regression_study_raises_on_bad_values(change, message):
     fields = {"methods": ("tagi",), "datasets": ("yacht",), "checksums": ("abc",)} | change
     with pytest.raises(ValueError, match=message):
         RegressionStudy(**fields)
+
+
+def test_regression_study_contains_a_smaller_one_on_the_same_data_only():
+    larger = replace(STUDY, datasets=("yacht", "wine"), checksums=("abc", "def"), runs=3)
+    assert larger.contains(STUDY)
+    assert not STUDY.contains(larger)
+    assert not replace(larger, checksums=("other", "def")).contains(STUDY)

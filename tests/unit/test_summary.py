@@ -120,19 +120,32 @@ def test_summarise_is_deterministic(tables):
         pd.testing.assert_frame_equal(first, again)
 
 
-def test_headline_has_a_row_per_agent_over_all_setpoints(tables):
-    table = headline(summarise(*tables)[0])
-    assert table["agent"].tolist() == list(STUDY.agents)
+def test_headline_has_a_row_per_setpoint_and_agent(tables):
+    """Losses at different setpoints have no common scale: no row is about all of them together."""
+    summary = summarise(*tables)[0]
+    table = headline(summary)
+    assert table["agent"].tolist() == list(STUDY.agents) * 2
+    assert table["setpoint"].tolist() == [
+        value_text(setpoint) for setpoint in STUDY.arguments["setpoint"] for _ in range(3)
+    ]
     assert table.columns.tolist() == [
-        "agent", "runs", "steps 1-60", "steps 61-100", "steps 1-100", "IQM 1-100", "score 1-100", "ms/decision",
+        "agent", "setpoint", "runs", "steps 1-60", "steps 61-100", "steps 1-100", "IQM 1-100", "score 1-100",
+        "ms/decision",
     ]  # fmt: skip
-    assert table["steps 1-60"][1].startswith("312.0 [")
-    assert table["score 1-100"].tolist() == ["0.00 [0.00, 0.00]", "0.20 [0.20, 0.20]", "1.00 [1.00, 1.00]"]
+    rows = summary.set_index(["agent", "setpoint", "window"])
+    for _, row in table.iterrows():
+        assert row["steps 1-60"].startswith(f"{rows.loc[(row['agent'], row['setpoint'], '1-60'), 'mean']:.1f} [")
+    assert table["score 1-100"].tolist() == ["0.00 [0.00, 0.00]", "0.20 [0.20, 0.20]", "1.00 [1.00, 1.00]"] * 2
+
+
+def test_headline_of_one_setpoint_leaves_it_out(tables):
+    losses, timings = (table[table["setpoint"] == 100] for table in tables)
+    assert headline(summarise(losses, timings)[0]).columns[:2].tolist() == ["agent", "runs"]
 
 
 def test_headline_of_single_runs_shows_no_interval(tables):
     losses, timings = tables
-    assert headline(summarise(losses[losses["run"] == 0], timings)[0])["steps 1-60"][0] == "312.0"
+    assert headline(summarise(losses[losses["run"] == 0], timings)[0])["steps 1-60"][0] == "320.0"
 
 
 def test_summarise_takes_any_column_vs_loss(tables):
@@ -190,7 +203,9 @@ def test_summarise_groups_by_all_arguments(tables):
     rows = summary.set_index(["agent", "setpoint", "mode", "window"])
     assert rows.loc[("sac", "20", "slow", "1-60"), "mean"] == pytest.approx(280 + 20 + 4)
     assert rows.loc[("sac", "all", "all", "1-60"), "runs"] == 20
-    assert headline(summary)["runs"].tolist() == ["20"] * 3
+    table = headline(summary)
+    assert table["runs"].tolist() == ["5"] * 12
+    assert table.columns[:3].tolist() == ["agent", "setpoint", "mode"]
 
 
 def test_value_text_loses_no_digit():

@@ -9,12 +9,12 @@ from typing import Any
 
 import gymnasium as gym
 import torch
-from _benchmark import Result  # type: ignore[import-not-found]
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import agents
 import envs  # noqa: F401 (registers IndustrialBenchmark-v0)
 from agents import Step
+from agents.benchmarks.timing import Result
 
 ID, SETPOINT = "IndustrialBenchmark-v0", 100.0
 N_LEARNED = 100  # steps before the clock starts

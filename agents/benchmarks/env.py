@@ -2,9 +2,9 @@
 
 import gymnasium as gym
 import numpy as np
-from _benchmark import Result, best_times  # type: ignore[import-not-found]
 
 import envs  # noqa: F401 (registers IndustrialBenchmark-v0)
+from agents.benchmarks.timing import Result, best_times
 from envs.siemens import load_ids
 
 ID, SETPOINT, N_PLANTS, N_STEPS = "IndustrialBenchmark-v0", 100.0, 1024, 300

@@ -1,4 +1,4 @@
-"""What the sections of scripts/benchmark.py share: a result, and a fair way to time things on a shared machine."""
+"""What the sections of the benchmark share: a result, and a fair way to time things on a shared machine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 import numpy as np
-from _benchmark import Result, best_times  # type: ignore[import-not-found]
-from _plain_network import PlainFullNetwork, PlainNetwork  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from agents.benchmarks.plain_network import PlainFullNetwork, PlainNetwork
+from agents.benchmarks.timing import Result, best_times
 from habnn_control import HABNN
 
 Array = NDArray[np.float64]

@@ -1,0 +1,63 @@
+"""LossMonitor: standard normal for a model that is right, large for a plant that is worse than predicted."""
+
+import numpy as np
+import pytest
+
+from habnn_control.control.monitor import LossMonitor
+
+
+def test_monitor_before_the_first_loss():
+    assert (LossMonitor().level, LossMonitor().surprise) == (1.0, 0.0)
+
+
+def test_monitor_surprise_is_standard_normal_for_a_model_that_is_right_vs_monte_carlo():
+    rng, seen = np.random.default_rng(0), []
+    for _ in range(400):
+        monitor = LossMonitor()
+        for error in rng.standard_normal(150):
+            monitor.append(10.0 + 2.0 * error, 10.0, 2.0)
+        seen.append(monitor.surprise)
+    assert abs(np.mean(seen)) < 5 / np.sqrt(400)
+    assert abs(np.std(seen) - 1) < 5 / np.sqrt(2 * 400)
+
+
+def test_monitor_notices_losses_two_deviations_too_high_within_twenty_steps():
+    monitor = LossMonitor()
+    for _ in range(20):
+        monitor.append(14.0, 10.0, 2.0)
+    assert monitor.surprise > 4.5
+
+
+@pytest.mark.parametrize("loss", [1e4, 1e100, float("inf"), float("nan")])
+def test_monitor_is_not_alarmed_by_a_single_bad_reading(loss):
+    monitor = LossMonitor(10.0)
+    monitor.append(loss, 10.0, 2.0)
+    assert monitor.surprise < 1.5
+    for _ in range(50):
+        monitor.append(10.0, 10.0, 2.0)
+    assert abs(monitor.surprise) < 0.2
+
+
+def test_monitor_surprise_does_not_depend_on_unit_and_origin_of_the_loss():
+    plain, other = LossMonitor(), LossMonitor()
+    for loss in np.random.default_rng(1).normal(10.0, 3.0, 60):
+        plain.append(loss, 8.0, 3.0)
+        other.append(100 * loss - 5000, 100 * 8.0 - 5000, 100 * 3.0)
+    assert other.surprise == pytest.approx(plain.surprise)
+
+
+def test_monitor_level_follows_the_magnitude_of_the_losses():
+    monitor = LossMonitor()
+    for _ in range(200):
+        monitor.append(-6.0, -6.0, 1.0)
+    assert monitor.level == pytest.approx(6.0)
+
+
+def test_monitor_forgets_and_continues_from_its_state():
+    monitor = LossMonitor()
+    for _ in range(5):
+        monitor.append(12.0, 10.0, 2.0)
+    copy = LossMonitor(**monitor.get_state())
+    assert (copy.level, copy.surprise) == (monitor.level, monitor.surprise)
+    copy.forget()
+    assert copy.surprise == 0.0
