@@ -71,8 +71,9 @@ class Constant(Agent):
                 raise ValueError(
                     "constant: env must be registered to be copied for the search, got no spec; pass position=(...)."
                 )
-            with gym.make(spec.id, max_episode_steps=-1, **spec.kwargs) as copy:
-                found = self._position = _best(copy, *self._budget)
+            copy: gym.Env[Any, Any] = gym.make(spec.id, max_episode_steps=-1, **spec.kwargs)
+            found = self._position = _best(copy, *self._budget)
+            copy.close()
         return found
 
     def _checked_position(self, position: tuple[float, ...]) -> Array:

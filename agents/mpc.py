@@ -33,6 +33,8 @@ ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
     "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
     "ensemble": ("agents.ensemble", "EnsembleModel"),
+    "gp": ("agents.gaussian_process", "GaussianProcessModel"),
+    "linear": ("agents.linear", "LinearModel"),
 }
 
 
@@ -63,9 +65,10 @@ class MPCAgent(RecurrentAgent):
         for observation entries that follow the actions and then starts its model anew with them; or the model, which
         learns it like everything else. Actuators that the plant does not describe are looked for, unless "learned".
     model : mapping or callable, optional
-        Settings of the dynamics model: "kind" ("habnn", the default, or "ensemble") and its parameters, see
-        `habnn_control.control.transition_model.TransitionModel` and `agents.ensemble.EnsembleModel`. A callable is
-        called as model(plant, bounds, seed=seed) and returns a `DynamicsModel`.
+        Settings of the dynamics model: "kind" ("habnn", the default, "ensemble", "gp" or "linear") and its parameters,
+        see `habnn_control.control.transition_model.TransitionModel`, `agents.ensemble.EnsembleModel`,
+        `agents.gaussian_process.GaussianProcessModel` and `agents.linear.LinearModel`. A callable is called as
+        model(plant, bounds, seed=seed) and returns a `DynamicsModel`.
     planner : mapping or Planner, optional
         Settings of the planner: "kind" ("icem", the default, "mppi" or "random-shooting") and its parameters, see
         `habnn_control.control.planning`.

@@ -10,7 +10,7 @@ from agents.constant import Constant
 from agents.mpc import MPCAgent
 from agents.oracle import Oracle
 from agents.pi import PI
-from agents.registry import agent_class, merge
+from agents.registry import agent_class, merge, preset
 from tiny_agents import TINY, assert_same_steps, plant, steps_of
 
 NAMES = agents.names()
@@ -18,7 +18,12 @@ NAMES = agents.names()
 DRAWS = {"random", "wander"}
 LOOP = {"measured": 5, "gain": 0.01, "integral": 0.001, "target": 100.0}
 SMALL = {Constant: {"points": 2, "trial_steps": 3}, PI: {"loops": [LOOP, LOOP, LOOP]}}
-SMALL_MODEL = {"habnn": {"network": {"hidden": (8,)}}, "ensemble": {"hidden": (8,), "n_members": 2}}
+SMALL_MODEL = {
+    "habnn": {"network": {"hidden": (8,)}},
+    "ensemble": {"hidden": (8,), "n_members": 2},
+    "gp": {"capacity": 6, "recent": 2},
+    "linear": {},
+}
 
 
 @cache
@@ -32,7 +37,7 @@ def small(name):
     if kind is not MPCAgent:
         return {}
     rest = {key: value for key, value in TINY.items() if key != "model"}
-    model = SMALL_MODEL["ensemble" if name == "pets" else "habnn"]
+    model = SMALL_MODEL[preset(name).get("model", {}).get("kind", "habnn")]
     return merge(rest, {"model": model, "planner": {"n_iterations": 1}})
 
 
