@@ -45,16 +45,16 @@ class ExtremumSeeking(Agent):
         env: gym.Env[Any, Any],
         *,
         seed: int = 0,
-        amplitude: float = 0.05,
-        period: float = 20.0,
-        rate: float = 0.01,
-        delay: float = 5.0,
+        amplitude: float = 0.03,
+        period: float = 25.0,
+        rate: float = 0.003,
+        delay: float = 8.0,
     ) -> None:
         super().__init__(env, seed=seed)
         if not (0 < amplitude <= 0.5 and period > 2 and isfinite(period) and 0 <= rate <= 1 and 0 <= delay < period):
             raise ValueError(
                 "extremum-seeking: amplitude must be in (0, 0.5], period above 2, rate in [0, 1] and delay from 0 to "
-                f"the period, got {amplitude}, {period}, {rate} and {delay}; 0.05, 20, 0.01 and 5 are the defaults."
+                f"the period, got {amplitude}, {period}, {rate} and {delay}; 0.03, 25, 0.003 and 8 are the defaults."
             )
         self._motion = Motion(self.default_name, env)
         n, self._range = self._motion.n_actions, self._motion.high - self._motion.low

@@ -19,7 +19,12 @@ from habnn_control.support.files import atomic_write
 from habnn_control.support.names import nearest
 
 # Each section is a module beside this one with a function measure(repeats) -> list of Result; add yours here.
-SECTIONS = {"env": "_benchmark_env", "habnn": "_benchmark_habnn", "decision": "_benchmark_decision"}
+SECTIONS = {
+    "env": "_benchmark_env",
+    "adapter": "_benchmark_adapter",
+    "habnn": "_benchmark_habnn",
+    "decision": "_benchmark_decision",
+}
 
 
 @dataclass(frozen=True)
