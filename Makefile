@@ -21,8 +21,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # laplace-torch brings torchvision, which nothing uses and which breaks it if it is of another build than torch.
 $(REGRESSION): $(INSTALLED)
-	@echo "Installing the regression extra..."
-	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[regression]"
+	@echo "Installing the regression and plants extras..."
+	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[regression,plants]"
 	@$(BIN)/python -m pip uninstall --quiet --quiet --yes torchvision
 	@touch $@
 
