@@ -71,7 +71,7 @@ ABLATIONS: dict[str, Settings] = {
 PEERS: dict[str, Settings] = {
     "pets": {"model": {"kind": "ensemble"}, "exploration": {"risk": 0.0}},
     "gp-mpc": {"model": {"kind": "gp"}},
-    "linear-mpc": {"model": {"kind": "linear"}},
+    "linear-mpc": {"model": {"kind": "linear", "target": "log", "prior_std": 0.3}},
 }
 
 # Stable-Baselines3's algorithms, tuned: the best of 20 settings (the first one SB3's defaults) by the mean loss of 4
