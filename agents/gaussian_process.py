@@ -1,5 +1,6 @@
 """Gaussian process dynamics on the encoded history, exact over a bounded set of samples."""
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -267,9 +268,14 @@ class ProcessCovariance:
     def __init__(self, kernel: Kernel, samples: Array, posteriors: list[Posterior], path: Array) -> None:
         self._kernel, self._samples, self._posteriors, self._path = kernel, samples, posteriors, path
 
+    @cached_property
+    def _covariances(self) -> tuple[Array, Array]:
+        """Covariances of the function along each path with itself, and with the samples."""
+        return self._kernel(self._path, self._path), self._kernel(self._path, self._samples)
+
     def over_steps(self) -> Array:
         """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
-        prior, known = self._kernel(self._path, self._path), self._kernel(self._path, self._samples)
+        prior, known = self._covariances
         found = np.stack(
             [v * (prior - known @ inverse @ known.swapaxes(1, 2)) for _, v, inverse, _ in self._posteriors], 1
         )
@@ -279,7 +285,7 @@ class ProcessCovariance:
 
     def of_sums(self, weights: Array) -> Array:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
-        prior, known = self._kernel(self._path, self._path), self._kernel(self._path, self._samples)
+        prior, known = self._covariances
         total = np.zeros(len(weights))
         for output, (_, variance, inverse, _) in enumerate(self._posteriors):
             row = weights[:, None, :, output]

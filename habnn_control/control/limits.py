@@ -189,15 +189,33 @@ def named_entries(limits: Sequence[Limit | ChanceLimit]) -> list[int]:
 def _moments(entry: int | Value, forecast: Forecast) -> tuple[Array, Array]:
     """Return mean and standard deviation (n, horizon) of a limited value."""
     mean = _value(entry, forecast.observations)
-    variance, total = np.zeros(mean.shape), np.hypot(forecast.deviations, forecast.noise)
+    variance = np.zeros(mean.shape)
     for place, predicted in enumerate(forecast.entries):
         if callable(entry):
             moved = forecast.observations.copy()
-            moved[..., predicted] += total[..., place]
+            moved[..., predicted] += _deviation(forecast, place)
             variance += (_value(entry, moved) - mean) ** 2
         elif predicted == entry:
-            variance += total[..., place] ** 2
+            variance += _deviation(forecast, place) ** 2
     return mean, np.sqrt(variance)
+
+
+def _deviation(forecast: Forecast, place: int) -> Array:
+    """Return the standard deviation (n, horizon) of one predicted entry, noise and uncertainty of the model together.
+
+    For speed, the part of the model is computed in the steps 1, 2, 3, 5, 9, ... and the last one, and interpolated
+    between these: it changes slowly along a plan.
+    """
+    n, horizon, n_outputs = forecast.slopes.shape
+    steps = np.unique([0, *(2 ** np.arange(np.log2(horizon) + 1)).astype(int), horizon - 1])
+    steps = steps[steps < horizon]
+    epistemic = np.empty((n, len(steps)))
+    for column, step in enumerate(steps):
+        weights = np.zeros((n, horizon, n_outputs))
+        weights[:, step, place] = forecast.slopes[:, step, place]
+        epistemic[:, column] = np.sqrt(np.maximum(forecast.epistemic.of_sums(weights), 0.0))
+    between = np.array([np.interp(np.arange(horizon), steps, row) for row in np.eye(len(steps))])
+    return np.asarray(np.hypot(epistemic @ between, forecast.noise[..., place]))
 
 
 def _value(entry: int | Value, observations: Array) -> Array:

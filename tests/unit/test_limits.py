@@ -88,7 +88,7 @@ def test_chance_limit_probabilities_vs_monte_carlo(entry, beside):
     expected = entry(forecast.observations) if callable(entry) else forecast.observations[..., entry]
     ends = expected.mean() + np.array(beside)
     found = ChanceLimit(entry, 0.05, *ends).probabilities(forecast)
-    rng, hits, n = np.random.default_rng(2), np.zeros(found.shape), 1500
+    rng, hits, n = np.random.default_rng(2), np.zeros(found.shape), 600
     for _ in range(n):
         drawn = model.draw(rng).forecast(model.memory, sequences)
         observations = drawn.observations.copy()
@@ -184,17 +184,17 @@ def rate(observations, bound):
 @pytest.mark.parametrize("probability", [0.05, 0.2])
 def test_agent_keeps_the_stated_rate_and_uses_it(probability):
     """The valve goes as high as the noise allows: below the stated rate, but not far below where the bound would be."""
-    _, observations = played(700, limits=[ChanceLimit(1, probability, high=12.0)])
+    _, observations = played(400, limits=[ChanceLimit(1, probability, high=12.0)])
     assert rate(observations, 12.0) <= probability
     margin = 12.0 - observations[100:, 0].mean()
     assert 0.5 * NOISE < margin < 4.0 * NOISE
-    _, free = played(200)
+    _, free = played(130)
     assert rate(free, 12.0) > 0.9
 
 
 def test_agent_keeps_a_limit_on_a_function_of_observations():
     limit = ChanceLimit(lambda o: o[..., 1] - o[..., 2], 0.1, high=14.0)  # 2 valve - 10, noise of sqrt 2
-    _, observations = played(500, limits=[limit])
+    _, observations = played(300, limits=[limit])
     after = observations[100:]
     assert np.mean(after[:, 1] - after[:, 2] > 14.0) <= 0.1
     assert 9.0 < after[:, 0].mean() < 12.0
@@ -236,7 +236,7 @@ def test_fallback_is_not_asked_while_plans_are_acceptable():
     def never(_):
         raise AssertionError
 
-    _, observations = played(200, limits=[ChanceLimit(1, 0.3, high=12.0)], fallback=never)
+    _, observations = played(150, limits=[ChanceLimit(1, 0.3, high=12.0)], fallback=never)
     assert rate(observations, 12.0) <= 0.3
 
 
