@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
 
 from habnn_control.experiments.plotting import label_line_ends
 
@@ -14,6 +15,7 @@ FIRST, LAST = 10.0, 1e7  # ends of the axis of steps
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito
 _DASHES = ("-", "--", ":", "-.")
 _GREY = "#777777"
+_TICKS = (50, 70, 100, 150, 200, 221, 230, 250, 300, 400, 500, 700, 1000, 1500, 2000, 3000)
 
 
 def curves_figure(curves: pd.DataFrame, references: Sequence[str]) -> Figure:
@@ -37,6 +39,9 @@ def curves_figure(curves: pd.DataFrame, references: Sequence[str]) -> Figure:
             _curve(axes, str(agent), by_steps, next(looks))
     axes.set_xscale("log")
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(FixedLocator(_TICKS))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xlim(FIRST, LAST)
     axes.set_xlabel("environment steps")
     axes.set_ylabel("loss, last 100 steps of an evaluation")
