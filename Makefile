@@ -6,7 +6,7 @@ REGRESSION := $(VENV)/.regression
 DATA := ../shared/uci
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow lint compare paper uci benchmark attack licences clean
+.PHONY: help install test slow lint compare baselines paper uci benchmark attack licences clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -21,8 +21,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 # laplace-torch brings torchvision, which nothing uses and which breaks it if it is of another build than torch.
 $(REGRESSION): $(INSTALLED)
-	@echo "Installing the regression extra..."
-	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[regression]"
+	@echo "Installing the regression and plants extras..."
+	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[regression,plants]"
 	@$(BIN)/python -m pip uninstall --quiet --quiet --yes torchvision
 	@touch $@
 
@@ -49,6 +49,9 @@ paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 step
 
 uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour); downloads six data sets unless DATA has them.
 	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 3000 --out results/uci
+
+baselines: $(INSTALLED)  ## Learning curves of model-free agents up to ten million steps (under two hours); resumable.
+	$(BIN)/python scripts/baselines.py --seed 2000 --out results/baselines
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json

@@ -16,6 +16,7 @@ from envs import find_plant
 from habnn_control.control.actuator_search import StepLog, find_actuators
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, Probing
+from habnn_control.control.limits import LimitMonitor, fallback_action
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
 from habnn_control.control.monitor import LossMonitor
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
@@ -35,6 +36,8 @@ ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
     "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
     "ensemble": ("agents.ensemble", "EnsembleModel"),
+    "gp": ("agents.gaussian_process", "GaussianProcessModel"),
+    "linear": ("agents.linear", "LinearModel"),
 }
 
 
@@ -65,9 +68,9 @@ class MPCAgent(RecurrentAgent):
         for observation entries that follow the actions and then starts its model anew with them; or the model, which
         learns it like everything else. Actuators that the plant does not describe are looked for, unless "learned".
     model : mapping or callable, optional
-        Settings of the dynamics model: "kind" ("habnn", the default, or "ensemble") and its parameters, see
-        `habnn_control.control.transition_model.TransitionModel` and `agents.ensemble.EnsembleModel`. A callable is
-        called as model(plant, bounds, seed=seed) and returns a `DynamicsModel`.
+        Settings of the dynamics model: "kind" ("habnn", the default, "ensemble", "gp" or "linear") and its parameters,
+        see the classes that MODELS names. A callable is called as model(plant, bounds, seed=seed) and returns a
+        `DynamicsModel`.
     planner : mapping or Planner, optional
         Settings of the planner: "kind" ("icem", the default, "mppi" or "random-shooting") and its parameters, see
         `habnn_control.control.planning`.
@@ -116,6 +119,7 @@ class MPCAgent(RecurrentAgent):
         self._sensors = SensorCheck(self.name, self._bounds)
         self._motion = self._excitation()
         self._monitor = LossMonitor()
+        self._limits = LimitMonitor(self.name, self.plant.chance_limits)
         self._n_steps = 0  # learned from online
         searches = actuators != "learned" and self.plant.actuators is None
         self._log = StepLog() if searches else None  # steps in which actuators are looked for
@@ -159,18 +163,20 @@ class MPCAgent(RecurrentAgent):
         self._sensors.begin()
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
-        action = self._choose().astype(self.env.action_space.dtype)
+        action = self._choose(observation).astype(self.env.action_space.dtype)
         self.prediction = self.model.predict(action)
         return action
 
-    def _choose(self) -> Array:
+    def _choose(self, observation: NDArray[Any]) -> Array:
         if not self.model.is_sound():
             self._go_back()
-            return self._rest_action
+            return self._first_action(None, observation)
         if self._n_steps < self._motion.length:
             return self._motion.first(self._n_steps)
         self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
-        return self._motion.later(self._n_planned, self._monitor, self._first_action(self._plan))
+        planned = self._first_action(self._plan, observation)
+        moved = self._motion.later(self._n_planned, self._monitor, planned)
+        return moved if self._limits.permits(self.model, self.model.memory, moved) else planned
 
     @property
     def _n_planned(self) -> int:
@@ -196,6 +202,7 @@ class MPCAgent(RecurrentAgent):
         if self._n_planned and complete:
             after = np.asarray(step.next_observation, dtype=np.float64)
             self._monitor.append(float(self.plant.loss(step.action, after)), *self._predicted_loss(step))
+            self._limits.observe(after)
         if self._log is not None:
             self._keep_log(step, complete)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
@@ -269,7 +276,7 @@ class MPCAgent(RecurrentAgent):
             memory = self.model.next_memory(state.memory, state.action, observation)
             plan, n_steps = state.plan, state.n_steps
         plan = self._search(exploration, memory, self._rng(n_steps), plan)
-        action = self._first_action(plan).astype(self.env.action_space.dtype)
+        action = self._first_action(plan, observation).astype(self.env.action_space.dtype)
         return action, _State(memory, action, plan, n_steps + 1)
 
     # ------------------------------------------------------------------ planning
@@ -292,16 +299,19 @@ class MPCAgent(RecurrentAgent):
         def objective(sequences: Array) -> Array:
             actions = self.plant.continued(sequences, self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
-            return exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
+            costs = exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
+            return self._limits.charged(costs, forecast)
 
         plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
         if np.isfinite(plan.cost):
-            return plan
+            return plan if self._limits.accepts(plan.cost, self.plant.fallback is not None) else None
         logger.warning("%s: no candidate has a finite cost at step %d; resting.", self.name, self._n_steps)
         return None
 
-    def _first_action(self, plan: Plan | None) -> Array:
-        return self._rest_action if plan is None else np.asarray(plan.actions[0])
+    def _first_action(self, plan: Plan | None, observation: NDArray[Any]) -> Array:
+        if plan is None:
+            return fallback_action(self.plant.fallback, observation, self._rest_action, self._low, self._high)
+        return np.asarray(plan.actions[0])
 
     # ------------------------------------------------------------------ files
 
@@ -316,6 +326,7 @@ class MPCAgent(RecurrentAgent):
             "monitor": self._monitor.get_state(),
             "searching": self._log is not None,
             "actuators": None if found is None else [found.entries, found.steps],
+            "levels": self._limits.levels.tolist(),
         }
         return state, model | plan | log
 
@@ -324,6 +335,7 @@ class MPCAgent(RecurrentAgent):
         if self.plant.actuators is None and state["actuators"] is not None:
             self._take_over(Actuators(*state["actuators"]))
         self._motion.set_state(state["motion"])
+        self._limits.levels = np.array(state["levels"])
         self._log = StepLog() if state["searching"] else None
         if f"{_LOG}actions" in arrays:
             self._log = StepLog(Transitions(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields)))

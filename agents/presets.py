@@ -67,8 +67,12 @@ ABLATIONS: dict[str, Settings] = {
     "random-shooting": {"planner": {"kind": "random-shooting"}},
 }
 
-# The model-based peer in the same loop.
-PETS: Settings = {"model": {"kind": "ensemble"}, "exploration": {"risk": 0.0}}
+# Model-based peers in the same loop: other models, the same planner and probing.
+PEERS: dict[str, Settings] = {
+    "pets": {"model": {"kind": "ensemble"}, "exploration": {"risk": 0.0}},
+    "gp-mpc": {"model": {"kind": "gp"}},
+    "linear-mpc": {"model": {"kind": "linear", "target": "log", "prior_std": 0.3}},
+}
 
 # Stable-Baselines3's algorithms, tuned: the best of 20 settings (the first one SB3's defaults) by the mean loss of 4
 # runs of 300 steps (SAC: 200) on seeds 0 to 3, as `scripts/tune.py --agent ... --trials 20 --runs 4` finds them.

@@ -9,7 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from agents.base import CURRENT, Agent, describe_spaces
-from agents.presets import ABLATIONS, PAPER, PETS, SCRIPTED, TUNED
+from agents.presets import ABLATIONS, PAPER, PEERS, SCRIPTED, TUNED
 from habnn_control.support.files import load_arrays
 from habnn_control.support.names import nearest
 
@@ -178,12 +178,16 @@ register("habnn-scripted", "agents.mpc:MPCAgent", **SCRIPTED)
 for _name, _preset in ABLATIONS.items():
     register(f"habnn-{_name}", "agents.mpc:MPCAgent", **_preset)
 register("mpc", "agents.mpc:MPCAgent")
-register("pets", "agents.mpc:MPCAgent", **PETS)
+for _name, _preset in PEERS.items():
+    register(_name, "agents.mpc:MPCAgent", **_preset)
 register("noop", "agents.reference:Noop")
 register("random", "agents.reference:Random")
 register("hold", "agents.reference:Hold")
 register("ib-opt", "agents.reference:IBOpt")
 register("wander", "agents.reference:Wander")
+register("constant", "agents.constant:Constant")
+register("pi", "agents.pi:PI")
+register("extremum-seeking", "agents.extremum_seeking:ExtremumSeeking")
 register("oracle", "agents.oracle:Oracle")
 for _name, _preset in TUNED.items():
     register(_name, f"agents.sb3:{_name.upper()}")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from agents.base import Agent, Step
 from agents.monitor import EpisodeRow, write_monitor
 from agents.registry import make
-from envs import find_plant
+from envs import find_plant, runs_on
 from habnn_control.control.model import Transitions
 from habnn_control.experiments.engine import Outcome, Task, level_text
 
@@ -100,11 +100,11 @@ def _labels(env: gym.Env[Any, Any]) -> dict[str, int]:
 def measured_env(env: str, **arguments: Any) -> gym.Env[Any, Any]:
     """Make the environment of a measured run.
 
-    An environment that offers a Plant is a process that runs on: it has no time limit unless `max_episode_steps` is
-    among the arguments. Any other environment keeps the limit it was registered with.
+    An environment that offers a Plant as its attribute is a process that runs on: it has no time limit unless
+    `max_episode_steps` is among the arguments. Any other environment keeps the limit it was registered with.
     """
     made = gym.make(env, **arguments)
-    if "max_episode_steps" in arguments or find_plant(made) is None:
+    if "max_episode_steps" in arguments or not runs_on(made):
         return made
     made.close()
     return gym.make(env, max_episode_steps=-1, **arguments)

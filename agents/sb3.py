@@ -57,7 +57,7 @@ class SB3Agent(Agent):
         **settings: Any,
     ) -> None:
         super().__init__(env, seed=seed)
-        sb3 = _import_sb3()
+        sb3 = import_sb3()
         import torch
 
         torch.set_num_threads(1)
@@ -81,7 +81,7 @@ class SB3Agent(Agent):
     @classmethod
     def setting_names(cls) -> list[str]:
         """Return our settings and the arguments of the SB3 class."""
-        arguments = inspect.signature(getattr(_import_sb3(), cls.algorithm)).parameters
+        arguments = inspect.signature(getattr(import_sb3(), cls.algorithm)).parameters
         return sorted({*keyword_names(cls.__init__), *arguments} - _OURS)
 
     def set_env(self, env: gym.Env[Any, Any]) -> None:
@@ -115,14 +115,14 @@ class SB3Agent(Agent):
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         buffer = io.BytesIO()
-        with _old_gym_hidden():
+        with old_gym_hidden():
             self.model.save(buffer)
         arrays = {"sb3_zip": np.frombuffer(buffer.getvalue(), dtype=np.uint8)}
         arrays |= {f"{name}_{part}": np.asarray(getattr(owner, part)) for name, part, owner in self._scales()}
         return {"num_timesteps": self.model.num_timesteps}, arrays
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        load = _import_sb3().common.save_util.load_from_zip_file
+        load = import_sb3().common.save_util.load_from_zip_file
         _, weights, variables = load(io.BytesIO(arrays["sb3_zip"].tobytes()), load_data=False, device="cpu")
         self.model.set_parameters(weights, exact_match=True, device="cpu")
         for name, value in (variables or {}).items():
@@ -206,7 +206,7 @@ class _Tap(gym.Wrapper[Any, Any, Any, Any]):
 
 
 @contextmanager
-def _old_gym_hidden() -> Iterator[None]:
+def old_gym_hidden() -> Iterator[None]:
     """Hide old gym, which the Siemens package installs: SB3 imports it when it can, and it prints a warning."""
     hide = "gym" not in sys.modules
     if hide:
@@ -218,8 +218,9 @@ def _old_gym_hidden() -> Iterator[None]:
             del sys.modules["gym"]
 
 
-def _import_sb3() -> Any:
-    with _old_gym_hidden():
+def import_sb3() -> Any:
+    """Return Stable-Baselines3 with the modules that agents use."""
+    with old_gym_hidden():
         import stable_baselines3
         import stable_baselines3.common.monitor
         import stable_baselines3.common.noise

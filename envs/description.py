@@ -5,6 +5,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import wrappers
 
+from envs.classic import known_plant
 from habnn_control.control.plant import Plant
 
 # Wrappers that may keep both spaces and still change the meaning of actions or observations.
@@ -13,6 +14,8 @@ _ALTERING = (gym.ActionWrapper, gym.ObservationWrapper, wrappers.MaxAndSkipObser
 
 def find_plant(env: gym.Env[Any, Any]) -> Plant | None:
     """Return the attribute `plant` of an environment or of its outermost wrapper that has one.
+
+    Pendulum-v1 and MountainCarContinuous-v0 have no such attribute; their Plants are in `envs.classic`.
 
     Parameters
     ----------
@@ -30,7 +33,7 @@ def find_plant(env: gym.Env[Any, Any]) -> Plant | None:
         description is then wrong.
     """
     layer, altering = env, []
-    while not isinstance(getattr(layer, "plant", None), Plant):
+    while (plant := _offered(layer)) is None:
         if not isinstance(layer, gym.Wrapper):
             return None
         if _alters(layer):
@@ -42,8 +45,20 @@ def find_plant(env: gym.Env[Any, Any]) -> Plant | None:
             f"describes, got {', '.join(altering)}; pass plant=Plant(...) for the wrapped environment, or give the "
             "wrapper an attribute `plant`."
         )
-    plant: Plant = layer.plant  # type: ignore[attr-defined]
     return plant
+
+
+def runs_on(env: gym.Env[Any, Any]) -> bool:
+    """Return whether an environment is a process that runs on: one that offers a Plant as its own attribute."""
+    return find_plant(env) is not None and known_plant(env.unwrapped) is None
+
+
+def _offered(layer: gym.Env[Any, Any]) -> Plant | None:
+    """Return the Plant of one layer of wrappers, or of the environment inside them."""
+    plant = getattr(layer, "plant", None)
+    if isinstance(plant, Plant):
+        return plant
+    return None if isinstance(layer, gym.Wrapper) else known_plant(layer)
 
 
 def _alters(wrapper: gym.Wrapper[Any, Any, Any, Any]) -> bool:

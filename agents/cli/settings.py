@@ -12,7 +12,7 @@ BENCHMARK = "IndustrialBenchmark-v0"
 COMPARED = ("noop", "random", "a2c", "td3", "sac")  # agents compared unless others are named
 REFERENCES = ("noop", "oracle")  # agents played beside an episode on the Industrial Benchmark
 TUNABLE = ("a2c", "ppo", "sac", "td3")
-SECTIONS = ("env", "habnn", "decision")  # modules of agents.benchmarks
+SECTIONS = ("env", "adapter", "habnn", "decision")  # modules of agents.benchmarks
 PROTOCOLS = ("one-pass", "to-the-end", "outliers", "gap", "tail")
 METHODS = (
     *("constant", "habnn", "habnn-recommended", "tagi", "kbnn", "pytagi", "pbp", "dropout", "laplace", "svi", "nuts"),

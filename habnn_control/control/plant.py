@@ -1,13 +1,17 @@
 """Plant: what a controller is told about a process beyond its observation and action spaces."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite
+from math import isfinite
 from operator import index
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from habnn_control.control.limits import ChanceLimit, Limit, named_entries
+
+__all__ = ["Actuators", "Bounds", "ChanceLimit", "Limit", "Loss", "Plant"]
 
 Array = NDArray[np.float64]
 
@@ -104,37 +108,6 @@ class Actuators:
 
 
 @dataclass(frozen=True)
-class Limit:
-    """A soft bound on one observation entry: leaving [low, high] costs `price` per unit and step in a plan.
-
-    Attributes
-    ----------
-    entry : int
-    price : float
-        Loss per unit beyond the bound.
-    low, high : float
-    """
-
-    entry: int
-    price: float
-    low: float = -inf
-    high: float = inf
-
-    def __post_init__(self) -> None:
-        _entries("limits.entry", [self.entry])
-        if not (0 < self.price < inf and self.low < self.high):
-            raise ValueError(
-                f"Plant: a limit must have a positive, finite price and low < high, got {self}; a limit without a "
-                "price has no effect."
-            )
-
-    def cost(self, observations: Array) -> Array:
-        """Return the costs (...,) of observations (..., n_observed)."""
-        value = observations[..., self.entry]
-        return np.asarray(self.price * np.maximum(np.maximum(self.low - value, value - self.high), 0.0))
-
-
-@dataclass(frozen=True)
 class Plant:
     """The description of a process that a controller works with.
 
@@ -148,8 +121,9 @@ class Plant:
         Observation entries whose motion is known. None: the model learns all motion.
     exogenous : sequence of int
         Entries that no action changes, such as a load: inputs of the model, held at their last value in a forecast.
-    limits : sequence of Limit
-        Soft bounds that plans are charged for on top of the loss.
+    limits : sequence of Limit and ChanceLimit
+        Soft bounds that plans are charged for on top of the loss, and bounds that may be passed with a stated
+        probability only.
     ignored : sequence of int
         Entries that the controller leaves out, such as older frames.
     columns : mapping of str to int
@@ -158,15 +132,19 @@ class Plant:
         Action that a plan goes on with after its last move. If left out: 0, by which known actuators stay in place; but
         the last action of the plan where actuators are not known and 0 is not inside the range of every action, as
         with a valve whose opening is the action.
+    fallback : callable, optional
+        A controller of the user's own, from an observation (n_observed,) to an action: it takes over in steps in which
+        the model is not sound or no plan keeps the chance limits.
     """
 
     loss: Loss
     actuators: Actuators | None = None
     exogenous: Sequence[int] = ()
-    limits: Sequence[Limit] = ()
+    limits: Sequence[Limit | ChanceLimit] = ()
     ignored: Sequence[int] = ()
     columns: Mapping[str, int] = field(default_factory=dict)
     rest: Sequence[float] | None = None
+    fallback: Callable[[Array], ArrayLike] | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.loss):
@@ -176,10 +154,13 @@ class Plant:
                 f"Plant: actuators must be an Actuators or None, got {self.actuators!r}; pass "
                 "Actuators(entries, steps)."
             )
-        if isinstance(self.limits, Limit) or not all(isinstance(limit, Limit) for limit in self.limits):
+        kinds = (Limit, ChanceLimit)
+        if isinstance(self.limits, kinds) or not all(isinstance(limit, kinds) for limit in self.limits):
             raise TypeError(
                 f"Plant: limits must be a sequence of Limit, got {self.limits!r}; pass [Limit(entry, price, ...)]."
             )
+        if not (self.fallback is None or callable(self.fallback)):
+            raise TypeError(f"Plant: fallback must be a function, got {self.fallback!r}; pass fallback(observation).")
         for name in ("exogenous", "ignored"):
             object.__setattr__(self, name, tuple(sorted(_entries(name, getattr(self, name)))))
         object.__setattr__(self, "limits", tuple(self.limits))
@@ -205,11 +186,17 @@ class Plant:
         return tuple(entry for entry in range(n_observed) if entry not in taken)
 
     def cost(self, actions: Array, observations: Array) -> Array:
-        """Return what a plan is charged per step: the loss, and the price of limits that are passed."""
+        """Return what a plan is charged per step: the loss, and the price of soft limits that are passed."""
         total = np.asarray(self.loss(actions, observations))
         for limit in self.limits:
-            total = total + limit.cost(observations)
+            if isinstance(limit, Limit):
+                total = total + limit.cost(observations)
         return total
+
+    @property
+    def chance_limits(self) -> tuple[ChanceLimit, ...]:
+        """The limits with a stated probability, which need the predictive distribution of a plan."""
+        return tuple(limit for limit in self.limits if isinstance(limit, ChanceLimit))
 
     def continued(self, sequences: Array, n_steps: int, bounds: Bounds) -> Array:
         """Return plans (n, horizon, n_actions) with the `n_steps` actions that follow their last move appended."""
@@ -226,7 +213,7 @@ class Plant:
     def check(self, bounds: Bounds) -> None:
         """Raise unless the description fits the spaces."""
         n_observed, n_actions = bounds.n_observed, bounds.n_actions
-        limited = [limit.entry for limit in self.limits]
+        limited = named_entries(self.limits)
         named = [*self.actuated, *self.exogenous, *self.ignored, *limited, *self.columns.values()]
         if named and max(named) >= n_observed:
             raise ValueError(

@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 
 import agents
+from agents.constant import Constant
 from agents.mpc import MPCAgent
 from agents.oracle import Oracle
-from agents.registry import agent_class, merge
+from agents.pi import PI
+from agents.registry import agent_class, merge, preset
 from tiny_agents import TINY, assert_same_steps, plant, steps_of
 
 NAMES = agents.names()
 # They draw every action, in `predict` too: the next draw of `learn` is then another one.
 DRAWS = {"random", "wander"}
-SMALL_MODEL = {"habnn": {"network": {"hidden": (8,)}}, "ensemble": {"hidden": (8,), "n_members": 2}}
+LOOP = {"measured": 5, "gain": 0.01, "integral": 0.001, "target": 100.0}
+SMALL = {Constant: {"points": 2, "trial_steps": 3}, PI: {"loops": [LOOP, LOOP, LOOP]}}
+SMALL_MODEL = {
+    "habnn": {"network": {"hidden": (8,)}},
+    "ensemble": {"hidden": (8,), "n_members": 2},
+    "gp": {"capacity": 6, "recent": 2},
+    "linear": {},
+}
 
 
 @cache
@@ -23,10 +32,12 @@ def small(name):
     kind = agent_class(name)
     if kind is Oracle:
         return {"horizon": 6, "n_scenarios": 1, "n_candidates": 10, "n_iterations": 1}
+    if kind in SMALL:
+        return SMALL[kind]
     if kind is not MPCAgent:
         return {}
     rest = {key: value for key, value in TINY.items() if key != "model"}
-    model = SMALL_MODEL["ensemble" if name == "pets" else "habnn"]
+    model = SMALL_MODEL[preset(name).get("model", {}).get("kind", "habnn")]
     return merge(rest, {"model": model, "planner": {"n_iterations": 1}})
 
 

@@ -13,7 +13,11 @@ LOW, HIGH = np.array([0.0, 0.0, -20.0, 0.0]), np.array([100.0, 10.0, 20.0, 30.0]
 BOUNDS = Bounds.of(LOW, HIGH, [-1.0], [1.0])
 KNOWN = Plant(lambda _, observations: observations[..., 2], Actuators([1], [2.0]), exogenous=[0])
 UNKNOWN = Plant(lambda _, observations: observations[..., 2], exogenous=[0])
-SMALL = {"habnn": {"network": {"hidden": (12,)}}, "ensemble": {"hidden": (12,), "training": {"every": 2}}}
+SMALL = {
+    "habnn": {"network": {"hidden": (12,)}},
+    "ensemble": {"hidden": (12,), "training": {"every": 2}},
+    "gp": {"capacity": 60, "recent": 20},  # below the length of some logs: samples are dropped
+}
 CASES = [(kind, plant, target) for kind in MODELS for plant in (KNOWN, UNKNOWN) for target in ("log", "delta")]
 
 

@@ -13,6 +13,7 @@ from gymnasium import wrappers
 import agents
 import envs
 from habnn_control.control.plant import Actuators, Plant
+from tiny_agents import PointMass
 
 LOW, HIGH = np.zeros(6), np.full(6, 10.0)
 TRANSPARENT = {  # must pass
@@ -139,5 +140,5 @@ def test_plant_argument_overrides_a_wrapper():
 
 
 def test_find_plant_is_none_without_a_description():
-    assert envs.find_plant(gym.make("Pendulum-v1")) is None
-    assert envs.find_plant(gym.wrappers.RescaleAction(gym.make("Pendulum-v1"), np.float32(-1), np.float32(1))) is None
+    assert envs.find_plant(gym.make("CartPole-v1")) is None
+    assert envs.find_plant(gym.wrappers.RescaleObservation(PointMass(), np.float32(-1), np.float32(1))) is None

@@ -3,7 +3,10 @@
 import re
 import runpy
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts/licences.py"))
@@ -17,6 +20,13 @@ def pinned():
 def test_every_installed_distribution_is_pinned_to_its_version():
     versions = {name: metadata.version(name).split("+")[0] for name in SCRIPT["required"]("habnn-control", ("dev",))}
     assert len(versions) > 70
+    assert versions == {name: pinned().get(name) for name in versions}
+
+
+@pytest.mark.skipif(find_spec("pcgym") is None, reason="needs the extra plants")
+def test_the_plants_extra_is_pinned_to_its_versions():
+    versions = {name: metadata.version(name).split("+")[0] for name in SCRIPT["required"]("habnn-control", ("plants",))}
+    assert "casadi" in versions
     assert versions == {name: pinned().get(name) for name in versions}
 
 
