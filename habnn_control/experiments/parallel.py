@@ -1,6 +1,7 @@
 """Run tasks in parallel processes or on a cluster; a task that fails never ends the others."""
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -9,6 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing.pool import ThreadPool
 from typing import Any, Self, TypeVar
@@ -70,9 +72,24 @@ def _parallel(function: Callable[[T], R], tasks: Mapping[int, T], jobs: int) -> 
     options: dict[str, Any] = {"inner_max_num_threads": 1, "idle_worker_timeout": 30}
     with parallel_config("loky", n_jobs=jobs, **options):
         parallel = Parallel(batch_size=1, return_as="generator_unordered", pre_dispatch=f"{_IN_FLIGHT} * n_jobs")
-        yield from parallel(
-            delayed(_guarded)(function, index, task, parent=os.getpid()) for index, task in list(tasks.items())
-        )
+        with _ignoring_interrupts():  # as the workers, which start here, do from then on: Ctrl-C is for this process
+            results = parallel(
+                delayed(_guarded)(function, index, task, parent=os.getpid()) for index, task in list(tasks.items())
+            )
+        yield from results
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """Ignore Ctrl-C for a moment, where this thread may say so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _guarded(function: Callable[[T], R], index: int, task: T, parent: int = 0) -> tuple[int, R | str]:

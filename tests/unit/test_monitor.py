@@ -12,14 +12,14 @@ import pytest
 import agents
 from agents.cli.main import main
 from agents.runner import Recorder, play
-from agents.sb3 import _import_sb3
+from agents.sb3 import import_sb3
 from agents.study import ControlStudy
 from agents.tracking import log_to_wandb
 from control_studies import task_of
 
 
 def load_results(folder):
-    return _import_sb3().common.monitor.load_results(str(folder))
+    return import_sb3().common.monitor.load_results(str(folder))
 
 
 def test_monitor_of_a_run_is_read_by_sb3(tmp_path):
@@ -34,7 +34,7 @@ def test_monitor_of_a_run_is_read_by_sb3(tmp_path):
 
 def test_monitor_has_a_row_per_episode_vs_sb3(tmp_path):
     """The same actions under SB3's own Monitor give the same rows, but for the episode that is cut off."""
-    env = _import_sb3().common.monitor.Monitor(gym.make("Pendulum-v1", max_episode_steps=5), str(tmp_path / "theirs"))
+    env = import_sb3().common.monitor.Monitor(gym.make("Pendulum-v1", max_episode_steps=5), str(tmp_path / "theirs"))
     ours = Recorder(gym.make("Pendulum-v1", max_episode_steps=5), 3)
     env.reset(seed=3)
     agents.make("random", ours, 1).learn(13, callback=lambda step: _repeat(env, step))
@@ -76,7 +76,7 @@ def test_compare_writes_monitors_on_request_and_plot_reads_them(tmp_path):
 
 
 def test_plot_reads_the_files_of_sb3_itself(tmp_path, capsys):
-    sb3 = _import_sb3()
+    sb3 = import_sb3()
     for run, length in enumerate((3, 2)):
         env = sb3.common.monitor.Monitor(
             gym.make("CartPole-v1", max_episode_steps=6), str(tmp_path / "mine" / f"{run}")
