@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Action, RecurrentAgent, Step, keyword_names
+from agents.mpc_checks import box_bounds, check_horizon, described_plant
 from agents.sensors import SensorCheck
-from envs import find_plant
 from habnn_control.control.actuator_search import StepLog, find_actuators
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, Probing
 from habnn_control.control.limits import LimitMonitor, fallback_action
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
-from habnn_control.control.monitor import LossMonitor
+from habnn_control.control.monitor import HALF_WIDTH, LossMonitor, predicted_loss
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
 from habnn_control.control.plant import Actuators, Bounds, Plant
+from habnn_control.control.probes import Probes
 from habnn_control.control.probing import Bursts
 from habnn_control.control.transition_model import TransitionModel
 from habnn_control.support.names import check_choice
@@ -30,11 +31,10 @@ Array = NDArray[np.float64]
 ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
-_HALF_WIDTH = 1.645  # of a normal distribution's central 90 % interval, in standard deviations
 _LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
 ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
-    "habnn": ("habnn_control.control.transition_model", "TransitionModel"),
+    "habnn": ("habnn_control.control.model_choice", "make_model"),
     "ensemble": ("agents.ensemble", "EnsembleModel"),
     "gp": ("agents.gaussian_process", "GaussianProcessModel"),
     "linear": ("agents.linear", "LinearModel"),
@@ -101,11 +101,11 @@ class MPCAgent(RecurrentAgent):
         tail: float = 5.0,
     ) -> None:
         super().__init__(env, seed=seed)
-        self._bounds = _box_bounds(env)
+        self._bounds = box_bounds(env)
         check_choice("mpc", "actuators", actuators, ACTUATORS)
-        self.plant = _described(env, plant, actuators == "described")
+        self.plant = described_plant(env, plant, actuators == "described")
         self.plant.check(self._bounds)
-        _check_horizon(horizon, hold, tail)
+        check_horizon(horizon, hold, tail)
         self.exploration = exploration if isinstance(exploration, Exploration) else Exploration.make(exploration or {})
         self.planner = make_planner(planner or {}) if isinstance(planner, Mapping | None) else planner
         self._build = model if callable(model) else _model_factory(model or {})
@@ -116,8 +116,9 @@ class MPCAgent(RecurrentAgent):
         rest = np.zeros(len(self._low)) if self.plant.rest is None else np.array(self.plant.rest)
         self._rest_action: Array = np.clip(rest, self._low, self._high)
         self._plan: Plan | None = None
+        self._as_before: StepPrediction | None = None  # prediction for the plant as it was before a change
         self._sensors = SensorCheck(self.name, self._bounds)
-        self._motion = self._excitation()
+        self._motion, self._probes = self._excitation(), self._make_probes()
         self._monitor = LossMonitor()
         self._limits = LimitMonitor(self.name, self.plant.chance_limits)
         self._n_steps = 0  # learned from online
@@ -130,6 +131,12 @@ class MPCAgent(RecurrentAgent):
         if isinstance(settings, Probing):
             return Bursts(settings, self.plant, self._bounds, self.seed)
         return Sweeps(settings, self.plant, self._bounds)
+
+    def _make_probes(self) -> Probes | None:
+        settings = self.exploration.excitation
+        if isinstance(settings, Probing) and self.plant.actuators is not None:
+            return Probes(settings, self.plant, self._bounds)
+        return None
 
     @classmethod
     def setting_hint(cls, name: str) -> str:
@@ -165,6 +172,9 @@ class MPCAgent(RecurrentAgent):
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose(observation).astype(self.env.action_space.dtype)
         self.prediction = self.model.predict(action)
+        if self._monitor.regret == 0.0:
+            self.model.mark()
+        self._as_before = self.model.predict_as_marked(action)
         return action
 
     def _choose(self, observation: NDArray[Any]) -> Array:
@@ -175,8 +185,18 @@ class MPCAgent(RecurrentAgent):
             return self._motion.first(self._n_steps)
         self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
         planned = self._first_action(self._plan, observation)
-        moved = self._motion.later(self._n_planned, self._monitor, planned)
+        probed = planned
+        if self._probes is not None and self._plan is not None:
+            probed = self._probed(self._probes, self._plan, planned)
+        moved = self._motion.later(self._n_planned, self._monitor, probed)
         return moved if self._limits.permits(self.model, self.model.memory, moved) else planned
+
+    def _probed(self, probes: Probes, plan: Plan, planned: Array) -> Array:
+        """Return the planned action, or that of a probe of one actuator; none begins during a recovery."""
+        assert isinstance(self._motion, Bursts)
+        if self._n_planned >= self._motion.ended and probes.is_due(self._n_planned):
+            probes.choose(self.model, np.asarray(plan.actions), self._n_planned, self._monitor.level)
+        return probes.action(planned, self._n_planned)
 
     @property
     def _n_planned(self) -> int:
@@ -201,12 +221,24 @@ class MPCAgent(RecurrentAgent):
             self._motion.disturbed = self._n_planned
         if self._n_planned and complete:
             after = np.asarray(step.next_observation, dtype=np.float64)
-            self._monitor.append(float(self.plant.loss(step.action, after)), *self._predicted_loss(step))
+            self._compare(step.action, after)
             self._limits.observe(after)
         if self._log is not None:
             self._keep_log(step, complete)
         if self._n_steps % _SNAPSHOT_EVERY == 0:
             self._keep_snapshot()
+
+    def _compare(self, action: Action, after: Array) -> None:
+        """Compare the loss of a step with its predictions; hidden states that seem to have changed are learned anew."""
+        assert self.prediction is not None
+        assert self._as_before is not None
+        before, _ = predicted_loss(self.plant, self._as_before, action, after)
+        expected, deviation = predicted_loss(self.plant, self.prediction, action, after)
+        self._monitor.append(float(self.plant.loss(action, after)), expected, deviation, before)
+        settings = self.exploration.excitation
+        if isinstance(settings, Probing) and self._monitor.surprise > settings.surprise:
+            self.model.disturb()
+            self._monitor.forget()
 
     def _keep_log(self, step: Step, complete: bool) -> None:
         """Append a step to the log, and look for actuators in it."""
@@ -232,7 +264,7 @@ class MPCAgent(RecurrentAgent):
         self.plant = replace(self.plant, actuators=actuators)
         self.model = self._build(self.plant, self._bounds, seed=self.seed)
         progress = self._motion.get_state()
-        self._motion = self._excitation()
+        self._motion, self._probes = self._excitation(), self._make_probes()
         self._motion.set_state(progress)
         self._plan, self._snapshot = None, self.model.snapshot()
 
@@ -248,20 +280,9 @@ class MPCAgent(RecurrentAgent):
 
     def _progress(self, step: Step) -> dict[str, str]:
         """Return the loss, and half the width of the 90 % interval of its prediction."""
-        return {**super()._progress(step), "uncertainty": f"{_HALF_WIDTH * self._predicted_loss(step)[1]:.1f}"}
-
-    def _predicted_loss(self, step: Step) -> tuple[float, float]:
-        """Return mean and standard deviation of the loss that was predicted for a step, with independent entries."""
-        prediction = self.prediction
-        assert isinstance(prediction, StepPrediction)
-        indices, mean, low, high = prediction
-        n = len(indices)
-        cases = np.tile(np.asarray(step.next_observation, dtype=np.float64), (2 * n + 1, 1))
-        cases[:, indices] = mean
-        cases[np.arange(n), indices], cases[np.arange(n, 2 * n), indices] = low, high  # each entry at its ends
-        losses = self.plant.loss(np.broadcast_to(step.action, (len(cases), len(step.action))), cases)
-        width = np.sqrt(np.sum((losses[n : 2 * n] - losses[:n]) ** 2))
-        return float(losses[-1]), float(width / (2 * _HALF_WIDTH))
+        assert self.prediction is not None
+        _, deviation = predicted_loss(self.plant, self.prediction, step.action, step.next_observation)
+        return {**super()._progress(step), "uncertainty": f"{HALF_WIDTH * deviation:.1f}"}
 
     # ------------------------------------------------------------------ acting without learning
 
@@ -323,6 +344,7 @@ class MPCAgent(RecurrentAgent):
         state = {
             "n_steps": self._n_steps,
             "motion": self._motion.get_state(),
+            "probes": None if self._probes is None else self._probes.get_state(),
             "monitor": self._monitor.get_state(),
             "searching": self._log is not None,
             "actuators": None if found is None else [found.entries, found.steps],
@@ -335,6 +357,8 @@ class MPCAgent(RecurrentAgent):
         if self.plant.actuators is None and state["actuators"] is not None:
             self._take_over(Actuators(*state["actuators"]))
         self._motion.set_state(state["motion"])
+        if self._probes is not None:
+            self._probes.set_state(state["probes"])
         self._limits.levels = np.array(state["levels"])
         self._log = StepLog() if state["searching"] else None
         if f"{_LOG}actions" in arrays:
@@ -347,35 +371,6 @@ class MPCAgent(RecurrentAgent):
         self._plan = Plan(**plan) if plan else None
 
 
-def _box_bounds(env: gym.Env[Any, Any]) -> Bounds:
-    observed, acted = env.observation_space, env.action_space
-    if not (isinstance(observed, gym.spaces.Box) and isinstance(acted, gym.spaces.Box)):
-        raise TypeError(f"mpc: env must have Box spaces, got {observed} and {acted}; use continuous actions.")
-    if len(observed.shape) != 1 or len(acted.shape) != 1:
-        raise ValueError(f"mpc: env must have flat spaces, got {observed} and {acted}; flatten them.")
-    if not acted.is_bounded():
-        raise ValueError(f"mpc: env must have bounded actions, got {acted}; rescale or clip them.")
-    return Bounds.of(observed.low, observed.high, acted.low, acted.high)
-
-
-def _described(env: gym.Env[Any, Any], plant: Plant | None, with_actuators: bool) -> Plant:
-    found = find_plant(env) if plant is None else plant
-    if not isinstance(found, Plant):
-        raise ValueError(
-            f"mpc: plant must be a Plant with the loss of this environment, got {found!r}; pass plant=Plant(loss)."
-        )
-    return found if with_actuators else replace(found, actuators=None)
-
-
-def _check_horizon(horizon: int, hold: int, tail: float) -> None:
-    whole = isinstance(horizon, int) and isinstance(hold, int)
-    if not (whole and horizon >= 1 and hold >= 0 and 0 < tail < np.inf):
-        raise ValueError(
-            f"mpc: horizon must be at least 1, hold at least 0, both whole, and tail positive, got {horizon}, {hold} "
-            f"and {tail}; 25, 10 and 5 are the defaults."
-        )
-
-
 def _model_factory(settings: Mapping[str, Any]) -> ModelFactory:
     """Return a function that builds the model which `settings` describe."""
     parameters = dict(settings)
@@ -384,7 +379,7 @@ def _model_factory(settings: Mapping[str, Any]) -> ModelFactory:
     module, attribute = MODELS[kind]
     factory = getattr(import_module(module), attribute)
     for name in parameters:
-        check_choice(f"model {kind}", "setting", name, keyword_names(factory.__init__))
+        check_choice(f"model {kind}", "setting", name, keyword_names(factory))
 
     def build(plant: Plant, bounds: Bounds, seed: int) -> DynamicsModel:
         model: DynamicsModel = factory(plant, bounds, **{"seed": seed, **parameters})

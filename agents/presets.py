@@ -34,7 +34,7 @@ PAPER: Settings = {
             "noise_weight": inf,
         },
     },
-    "exploration": {"risk": -100.0, "excitation": {"length": 0, "surprise": inf}},
+    "exploration": {"risk": -100.0, "excitation": {"length": 0, "budget": 0.0, "surprise": inf, "recovers": False}},
 }
 
 # The default before probing: sweeps whose widths, first direction and roles of the actuators were chosen by hand for
@@ -58,9 +58,9 @@ ABLATIONS: dict[str, Settings] = {
     "constant-offset": {"model": {"offset_time": inf}},
     "no-history": {"model": {"history": 0}},
     "dense-prior": {"model": {"prior": "dense"}},
-    "no-excitation": {"exploration": {"excitation": {"length": 0, "surprise": inf}}},
-    "no-probes": {"exploration": {"excitation": {"interval": inf}}},
-    "no-recovery": {"exploration": {"excitation": {"surprise": inf}}},
+    "no-excitation": {"exploration": {"excitation": {"length": 0, "budget": 0.0, "recovers": False}}},
+    "no-probes": {"exploration": {"excitation": {"budget": 0.0}}},
+    "no-recovery": {"exploration": {"excitation": {"recovers": False}}},
     "learned-kinematics": {"actuators": "learned"},
     "found-kinematics": {"actuators": "found"},
     "mppi": {"planner": {"kind": "mppi"}},

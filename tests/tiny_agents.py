@@ -11,7 +11,7 @@ from habnn_control.control.plant import Plant
 TINY = {
     "horizon": 5,
     "hold": 2,
-    "model": {"history": 2, "network": {"hidden": (8,)}},
+    "model": {"history": 2, "target": "log", "network": {"hidden": (8,)}},
     "planner": {"n_candidates": 12, "n_iterations": 2},
     "exploration": {"excitation": {"length": 4}},
 }

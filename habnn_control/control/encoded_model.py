@@ -51,6 +51,16 @@ class EncodedModel(ABC):
         after = self._memory.observation if observation is None else observation
         self._memory = self.next_memory(self._memory, action, after)
 
+    def disturb(self) -> None:  # noqa: B027  # a hook
+        """Take note that hidden states of the plant may have changed."""
+
+    def mark(self) -> None:  # noqa: B027  # a hook
+        """Take the hidden states of now as those of `predict_as_marked`."""
+
+    def predict_as_marked(self, action: ArrayLike) -> StepPrediction:
+        """Predict the observation after `action`; the same as `predict` unless a subclass follows hidden states."""
+        return self.predict(action)
+
     # ------------------------------------------------------------------ learning
 
     def observe(self, action: ArrayLike, observation: ArrayLike) -> None:

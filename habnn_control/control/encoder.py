@@ -11,7 +11,8 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 TARGETS = ("absolute", "delta", "log")
-_LOG_OFFSET = 0.03  # of the range, added before the logarithm: noise near the lower bound must not dominate
+_LOG_OFFSET = 0.1  # of the first distance from the lower bound, added before the logarithm: noise near the bound
+_LEAST_DISTANCE = 0.001  # of the half range: of the first value from the lower bound, for the logarithm
 _INPUT_RANGE = 2.0  # scaled inputs lie in [-2, 2]
 
 
@@ -109,13 +110,13 @@ class Encoder:
     def first_memory(self, observation: ArrayLike, before: Memory) -> Memory:
         """Return the memory at the start of an episode, whose past is taken to have been as its first observation."""
         first = np.array(observation, dtype=np.float64)
-        targets = self._transform.forward(first[self.outputs])
-        origin = targets if np.isnan(before.origin).any() else before.origin
+        outputs = first[self.outputs]
+        origin = outputs if np.isnan(before.origin).any() else before.origin
         here = self.scaled(first[self._actuated]) if len(self._actuated) else np.zeros(self.bounds.n_actions)
         return Memory(
             observation=first,
             signals=np.broadcast_to(np.append(here, self._exogenous_signals(first)), before.signals.shape),
-            past=np.broadcast_to(targets - origin, before.past.shape),
+            past=np.broadcast_to(self._transform.forward(outputs, origin), before.past.shape),
             origin=origin,
         )
 
@@ -185,7 +186,7 @@ class Encoder:
 
     def _relative(self, memory: Memory, observation: Array) -> Array:
         """Return the scaled outputs of an observation relative to the origin."""
-        return self._transform.forward(observation[self.outputs]) - memory.origin
+        return self._transform.forward(observation[self.outputs], memory.origin)
 
     def target(self, memory: Memory, observation: ArrayLike) -> Array:
         """Return what the regressor learns from the observation of the next step, (n_outputs,)."""
@@ -202,16 +203,16 @@ class Encoder:
 
     def values(self, memory: Memory, outputs: Array, noise_variance: Array | float = 0.0) -> Array:
         """Return the expected values for scaled outputs with Gaussian noise of this variance around them."""
-        return self._transform.inverse(outputs + memory.origin, noise_variance)
+        return self._transform.inverse(outputs, memory.origin, noise_variance)
 
     def slopes(self, memory: Memory, outputs: Array) -> Array:
         """Return the derivative of `values` with respect to the scaled outputs."""
-        return self._transform.slope(outputs + memory.origin)
+        return self._transform.slope(outputs, memory.origin)
 
     def next_values(self, memory: Memory, target: Array, noise_variance: Array | float = 0.0) -> Array:
         """Return the values that a predicted target (n_outputs,) of the next step stands for."""
-        origin = memory.origin + (memory.past[-1] if self._delta else 0.0)
-        return self._transform.inverse(target + origin, noise_variance)
+        outputs = self.accumulated(target, memory.past[None])[0] if self._delta else target
+        return self._transform.inverse(outputs, memory.origin, noise_variance)
 
     def observations(self, memory: Memory, actuation: Array, values: Array) -> Array:
         """Return whole observations (n, horizon, n_observed) for actuation and predicted values along n plans."""
@@ -224,33 +225,40 @@ class Encoder:
 
 
 class Transform:
-    """Between observed values and scaled outputs: linear, or the logarithm of the distance from the lower bound."""
+    """Between observed values and scaled outputs: linear, or the logarithm of the distance from the lower bound.
+
+    Scaled outputs are 0 at the origin, the values of the very first observation. The logarithm is relative to the
+    origin's distance from the bound: how wide the bounds of the space are does not matter.
+    """
 
     def __init__(self, kind: str, low: Array, high: Array) -> None:
-        self.log = kind == "log"
-        self.centre, self.half_range = scaling(low, high)
-        self.shift = _LOG_OFFSET * 2 * self.half_range - low
+        self.log, self.low = kind == "log", low
+        _, self.half_range = scaling(low, high)
         if self.log and not np.isfinite(low).all():
             raise ValueError(f"model: target 'log' must have a lower bound, got low = {low}; use 'absolute'.")
 
-    def forward(self, values: Array) -> Array:
+    def _distance(self, origin: Array) -> Array:
+        return np.asarray(np.maximum(origin - self.low, _LEAST_DISTANCE * self.half_range))
+
+    def forward(self, values: Array, origin: Array) -> Array:
         """Return the scaled outputs of observed values."""
         if self.log:
-            return np.asarray(np.log(np.maximum(values + self.shift, 1e-3 * self.half_range)))
-        return np.asarray((values - self.centre) / self.half_range)
+            ratio = np.maximum(values - self.low, 0.0) / self._distance(origin)
+            return np.asarray(np.log((ratio + _LOG_OFFSET) / (1 + _LOG_OFFSET)))
+        return np.asarray((values - origin) / self.half_range)
 
-    def inverse(self, outputs: Array, noise_variance: Array | float = 0.0) -> Array:
+    def inverse(self, outputs: Array, origin: Array, noise_variance: Array | float = 0.0) -> Array:
         """Return the expected values for scaled outputs with Gaussian noise of this variance around them."""
         if self.log:
-            return self._exp(outputs + 0.5 * noise_variance) - self.shift
-        return self.centre + self.half_range * outputs
+            slope = self.slope(outputs + 0.5 * noise_variance, origin)
+            return np.asarray(self.low + slope - _LOG_OFFSET * self._distance(origin))
+        return np.asarray(origin + self.half_range * outputs)
 
-    def slope(self, outputs: Array) -> Array:
+    def slope(self, outputs: Array, origin: Array) -> Array:
         """Return the derivative of `inverse`."""
-        return self._exp(outputs) if self.log else np.broadcast_to(self.half_range, outputs.shape)
-
-    def _exp(self, outputs: Array) -> Array:
-        return np.asarray(np.exp(np.minimum(outputs, 50.0)))
+        if self.log:
+            return np.asarray((1 + _LOG_OFFSET) * self._distance(origin) * np.exp(np.minimum(outputs, 50.0)))
+        return np.broadcast_to(self.half_range, outputs.shape)
 
 
 def window_ages(history: int) -> Indices:

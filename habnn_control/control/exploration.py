@@ -85,30 +85,34 @@ class Excitation:
 
 @dataclass(frozen=True)
 class Probing:
-    """Bursts of square waves with random signs; see `habnn_control.control.probing.Bursts` for the motion.
+    """A burst at the start, probes that the model chooses, and recoveries; the same for all actuators.
 
-    Amplitudes are parts of the range, the same for all actuators.
+    See `habnn_control.control.probing.Bursts` and `habnn_control.control.probes.Probes` for the motions. Amplitudes are
+    parts of the range.
 
     Parameters
     ----------
     length : int
-        Steps of the burst at the start; 0 also switches off the later bursts of one actuator.
+        Steps of the burst at the start.
     amplitude : float
         How far the actuators move to either side in the burst at the start.
-    later : float
-        How far one actuator at a time moves to either side in later bursts.
-    interval, growth : float
-        Planned steps until the first later burst, inf for none, and the factor from each such step to the next one.
+    amplitudes : tuple of float
+        How far one actuator may move to either side in a probe.
+    budget : float
+        What probes may cost in all, in parts of the level of the losses times the root of the number of steps; 0 for
+        none.
     surprise : float
-        Surprise of a `LossMonitor` that sends all actuators from end to end; inf for never.
+        Surprise of a `LossMonitor` at which hidden states are taken to have changed; inf for never.
+    recovers : bool
+        Whether all actuators go from end to end when the regret exceeds what that costs.
     """
 
     length: int = 16
     amplitude: float = 0.1
-    later: float = 0.3
-    interval: float = 24.0
-    growth: float = 1.4
+    amplitudes: tuple[float, ...] = (0.1, 0.3)
+    budget: float = 1.0
     surprise: float = 4.5
+    recovers: bool = True
 
     def __post_init__(self) -> None:
         if not (isinstance(self.length, int) and self.length >= 0):
@@ -116,17 +120,15 @@ class Probing:
                 f"exploration: excitation.length must be a whole number of at least 0, got {self.length!r}; 0 switches "
                 "it off."
             )
-        for name in ("amplitude", "later"):
-            if not 0 < getattr(self, name) <= 0.5:
-                raise ValueError(
-                    f"exploration: excitation.{name} must be a part of the range in (0, 0.5], got "
-                    f"{getattr(self, name)}; half of the range is as far as the middle is from its ends."
-                )
-        if not (self.interval > 0 and self.surprise > 0 and 1 < self.growth < inf):
+        if not (self.amplitudes and all(0 < amplitude <= 0.5 for amplitude in (self.amplitude, *self.amplitudes))):
             raise ValueError(
-                f"exploration: excitation.interval and surprise must be positive and growth above 1, got "
-                f"{self.interval}, {self.surprise} and {self.growth}; an interval or surprise of inf switches "
-                "such bursts off."
+                f"exploration: excitation.amplitude and amplitudes must be parts of the range in (0, 0.5], got "
+                f"{self.amplitude} and {self.amplitudes}; half of the range is as far as the middle is from its ends."
+            )
+        if not (0 <= self.budget < inf and self.surprise > 0):
+            raise ValueError(
+                f"exploration: excitation.budget must be finite and not negative and surprise positive, got "
+                f"{self.budget} and {self.surprise}; a budget of 0 or a surprise of inf switches it off."
             )
 
 

@@ -125,9 +125,9 @@ class Memory(NamedTuple):
     signals : array, shape (history + 1, n_signals)
         Scaled actuator positions, or actions where these are not known, and exogenous entries; newest last.
     past : array, shape (max(past_outputs, 1), n_outputs)
-        Scaled outputs relative to `origin`, newest last.
+        Scaled outputs, newest last.
     origin : array, shape (n_outputs,)
-        Scaled outputs of the very first observation, the same in all episodes.
+        Outputs in the very first observation, where scaled outputs are 0; the same in all episodes.
     """
 
     observation: Array
@@ -230,6 +230,15 @@ class DynamicsModel(Forecaster, Protocol):
 
     def predict(self, action: ArrayLike) -> StepPrediction:
         """Predict the observation after `action` in the running episode."""
+
+    def mark(self) -> None:
+        """Take the hidden states of now as those of `predict_as_marked`."""
+
+    def predict_as_marked(self, action: ArrayLike) -> StepPrediction:
+        """Predict the observation after `action` if hidden states of the plant were as they were at `mark`."""
+
+    def disturb(self) -> None:
+        """Take note that hidden states of the plant may have changed."""
 
     def draw(self, rng: np.random.Generator) -> Forecaster:
         """Return a forecaster that follows one model drawn from the posterior (Thompson sampling)."""

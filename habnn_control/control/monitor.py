@@ -2,7 +2,15 @@
 
 from math import isfinite, sqrt
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from habnn_control.control.model import StepPrediction
+from habnn_control.control.plant import Plant
+
+HALF_WIDTH = 1.645  # of a normal distribution's central 90 % interval, in standard deviations
 _RATE = 0.05  # weight of the newest step in the running means: they look back over about twenty steps
+_SLACK = 0.5  # standard deviations that a loss may exceed what is expected of the plant as it was, for free
 _LARGEST = 4.0  # standard deviations that one step counts for at most: a single bad reading is no change of the plant
 
 
@@ -18,15 +26,22 @@ class LossMonitor:
         Running mean of the losses' magnitudes; None before the first loss.
     excess : float
         Running mean of the losses minus their predictions, in standard deviations of the predictions.
+    regret : float
+        Sum of what the losses exceed those of the plant as it was when the regret was last 0, never below 0.
     """
 
-    def __init__(self, level: float | None = None, excess: float = 0.0) -> None:
-        self._level, self._excess = level, excess
+    def __init__(self, level: float | None = None, excess: float = 0.0, regret: float = 0.0) -> None:
+        self._level, self._excess, self.regret = level, excess, regret
 
-    def append(self, loss: float, expected: float, deviation: float) -> None:
-        """Append one loss with mean and standard deviation of its prediction; leave it out if one is not finite."""
-        if not (isfinite(loss) and isfinite(expected) and isfinite(deviation)):
+    def append(self, loss: float, expected: float, deviation: float, before: float) -> None:
+        """Append one loss with mean and standard deviation of its prediction; leave it out if one is not finite.
+
+        `before` is the loss expected of the plant as it was when the regret was last 0.
+        """
+        if not (isfinite(loss) and isfinite(expected) and isfinite(deviation) and isfinite(before)):
             return
+        extra = min(max(loss - before, -_LARGEST * deviation), _LARGEST * deviation)
+        self.regret = max(self.regret + extra - _SLACK * deviation, 0.0)
         error = (loss - expected) / deviation if deviation > 0 else 0.0
         self._excess += _RATE * (min(max(error, -_LARGEST), _LARGEST) - self._excess)
         self._level = abs(loss) if self._level is None else self._level + _RATE * (abs(loss) - self._level)
@@ -47,4 +62,27 @@ class LossMonitor:
 
     def get_state(self) -> dict[str, float | None]:
         """Return the parameters of an equal monitor."""
-        return {"level": self._level, "excess": self._excess}
+        return {"level": self._level, "excess": self._excess, "regret": self.regret}
+
+
+def predicted_loss(
+    plant: Plant, prediction: StepPrediction, action: ArrayLike, observation: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return mean and standard deviation of the loss that a prediction stands for, with independent entries.
+
+    Parameters
+    ----------
+    plant : Plant
+    prediction : StepPrediction
+    action : array_like, shape (n_actions,)
+    observation : array, shape (n_observed,)
+        Entries that are not predicted.
+    """
+    indices, mean, low, high = prediction
+    n = len(indices)
+    cases = np.tile(np.asarray(observation, dtype=np.float64), (2 * n + 1, 1))
+    cases[:, indices] = mean
+    cases[np.arange(n), indices], cases[np.arange(n, 2 * n), indices] = low, high  # each entry at its ends
+    losses = plant.loss(np.tile(np.asarray(action), (len(cases), 1)), cases)
+    width = np.sqrt(np.sum((losses[n : 2 * n] - losses[:n]) ** 2))
+    return float(losses[-1]), float(width / (2 * HALF_WIDTH))

@@ -14,26 +14,39 @@ Array = NDArray[np.float64]
 _LONGEST_QUARTER = 10  # steps to one side at most: a slow actuator is not waited for
 _UNKNOWN_QUARTER = 3  # steps to one side, at an amplitude of a tenth, where the actuators are not known
 _SETTLING = 50  # planned steps before the first recovery: a model must have learned before its errors mean anything
-_PAUSE = 25  # planned steps between two recoveries; twice as many after each one that did not help
-_HELPED = 100  # planned steps without another surprise after which a recovery counts as one that helped
-_ALL = -1  # in place of the one actuator that moves
-_STATE = ("length", "n_bursts", "n_probes", "actuator", "due", "began", "ended", "recovered", "failures", "turn")
+_EXCESS = 0.3  # loss that a step of the first recovery is taken to cost, in parts of the level of the losses
+_MOST_FAILURES = 3  # recoveries without help that count: the wait for the next one is at most eight times the first
+_STATE = ("length", "n_recoveries", "failures", "began", "ended", "price", "regret")
+
+
+def speeds(plant: Plant, bounds: Bounds) -> Array:
+    """Return how far a full action moves each actuator, in parts of its range per step."""
+    if plant.actuators is None:
+        return np.full(bounds.n_actions, 0.1 / _UNKNOWN_QUARTER)
+    ranges = (bounds.high - bounds.low)[list(plant.actuated)]
+    return np.asarray(np.abs(plant.actuators.steps) / ranges)
+
+
+def quarters(amplitude: float, speed: Array) -> NDArray[np.int64]:
+    """Return the number of steps to one side of a wave with this amplitude, a part of the range, per actuator."""
+    return np.clip(np.rint(amplitude / speed), 1, _LONGEST_QUARTER).astype(np.int64)
+
+
+def wave(step: int | NDArray[np.int64], quarter: int | NDArray[np.int64]) -> Array:
+    """Return the sign of a square wave at a step: ahead for a quarter, back for two, and ahead to the start."""
+    side = step // quarter % 4
+    return np.where((side == 0) | (side == 3), 1.0, -1.0)
 
 
 class Bursts:
-    """The motion of a `Probing`: bursts of full moves with signs drawn at random, which favour no actuator.
+    """The motion of a `Probing` that no model chooses: full moves with signs drawn at random, which favour no actuator.
 
-    A wave goes to one side by a part of the range that is the same for all actuators, through the start to the other
-    side, and back.
-
-    - At the start all actuators play waves together.
-    - Later one actuator at a time plays one wave, in an order drawn at random, while the planner moves the others: only
-      then can a model tell a small effect of the one from large and late effects of the others. The intervals grow, so
-      that a place beside a settled plant is not judged by its first steps for ever.
-    - When losses exceed their predictions (`LossMonitor`) all actuators go towards one end of their range and then
-      towards the other: a plant may have fallen into a bad state that nothing near it ends. Which end comes first is
-      drawn at random, turned round when a recovery did not help, and kept when it did. After each one that did not help
-      the pause to the next doubles: a change that no burst mends does not cause bursts for ever.
+    - At the start all actuators play square waves together. A wave goes to one side by a part of the range that is the
+      same for all actuators, through the start to the other side, and back.
+    - In a recovery all actuators go towards one end of their range and then towards the other: a plant may have fallen
+      into a bad state that nothing near it ends. It begins when the regret (`LossMonitor`) exceeds what a recovery
+      costs, as the last one has shown: at most as much is spent on leaving a state as the state has cost. After one
+      that did not help, twice the regret is waited for.
 
     Where the actuators are not known, there is only the burst at the start: an action that is no move of a position has
     no range to go to the ends of.
@@ -44,86 +57,58 @@ class Bursts:
     plant : Plant
     bounds : Bounds
     seed : int
-        Draws signs and order.
+        Draws the signs.
     """
 
     def __init__(self, settings: Probing, plant: Plant, bounds: Bounds, seed: int) -> None:
         self._settings, self._seed = settings, seed
         self._low, self._high = bounds.action_low, bounds.action_high
-        self._speeds = np.full(bounds.n_actions, 0.1 / _UNKNOWN_QUARTER)  # parts of the range per step
-        self._known = plant.actuators is not None
-        if plant.actuators is not None:
-            ranges = (bounds.high - bounds.low)[list(plant.actuated)]
-            self._speeds = np.abs(plant.actuators.steps) / ranges
+        self._speeds = speeds(plant, bounds)
+        self._recovers = plant.actuators is not None and settings.recovers
         self.length = settings.length
-        self.n_bursts, self.n_probes = 0, 0  # so far: bursts of any kind after the first one, and of one actuator
-        self.actuator = _ALL  # that moves in the last burst
-        self.due = float(settings.interval)  # planned step of the next burst of one actuator
-        self.began, self.ended, self.recovered = 0, 0, -_HELPED  # planned steps: last burst, end of the last recovery
-        self.failures, self.turn = 0, 0  # recoveries that did not help: in a row, and in all
-
-    def _quarters(self, amplitude: float) -> NDArray[np.int64]:
-        """Return the number of steps to one side of a wave of each actuator."""
-        steps = np.rint(amplitude / self._speeds)
-        return np.clip(steps, 1, _LONGEST_QUARTER).astype(np.int64)
+        self.n_recoveries, self.failures = 0, 0  # in all, and in a row without help
+        self.began, self.ended = 0, 0  # planned steps of the last recovery
+        self.price = 0.0  # loss per step that the last recovery cost beside what the plant costs without
+        self.regret = 0.0  # when the last recovery began
 
     def first(self, step: int) -> Array:
         """Return the action of a step of the burst at the start."""
-        return self._wave(step, self._settings.amplitude)
+        signs = np.random.default_rng((self._seed, 77)).choice([-1.0, 1.0], len(self._low))
+        return self._at(signs * wave(step, quarters(self._settings.amplitude, self._speeds)))
 
     def later(self, n_planned: int, monitor: LossMonitor, action: Array) -> Array:
-        """Return the planner's action, changed by the burst that is under way."""
-        if n_planned >= self.ended:
-            self._begin(n_planned, monitor)
+        """Return the planner's action, or that of the recovery that is under way."""
+        if n_planned == self.ended > self.began:
+            self._end(monitor)
+        if n_planned >= self.ended and self._is_due(n_planned, monitor):
+            self.began, self.ended, self.regret = n_planned, n_planned + self._duration(), monitor.regret
         if n_planned >= self.ended:
             return np.array(action)
-        step = n_planned - self.began
-        if self.actuator == _ALL:
-            ahead = 2 * step < self.ended - self.began
-            monitor.forget()  # what an excursion costs says nothing of the place that it left
-            return self._at(self._recovery_signs() if ahead else -self._recovery_signs())
-        return np.where(np.arange(len(action)) == self.actuator, self._wave(step, self._settings.later), action)
+        ahead = 2 * (n_planned - self.began) < self.ended - self.began
+        signs = np.random.default_rng((self._seed, 79, self.n_recoveries)).choice([-1.0, 1.0], len(self._low))
+        return self._at(signs if ahead else -signs)
 
-    def _begin(self, n_planned: int, monitor: LossMonitor) -> None:
-        """Begin the burst that is due, if one is."""
-        settings, length = self._settings, 0
-        if not self._known:
-            return
-        if monitor.surprise > settings.surprise and self._may_recover(n_planned):
-            helped = n_planned - self.recovered >= _HELPED * 2**self.failures
-            self.failures = 0 if helped else self.failures + 1
-            self.turn += not helped
-            self.actuator, length = _ALL, 2 * int(self._quarters(1.0).max())
-            self.recovered = n_planned + length
-        elif self.length and n_planned >= self.due:
-            self.actuator = self._next_actuator()
-            length = 4 * int(self._quarters(settings.later)[self.actuator])
-            self.n_probes += 1
-            self.due *= settings.growth
-        if length:
-            self.n_bursts += 1
-            self.began, self.ended = n_planned, n_planned + length
+    def _is_due(self, n_planned: int, monitor: LossMonitor) -> bool:
+        if monitor.regret == 0.0:
+            self.failures = 0
+        return self._recovers and n_planned >= _SETTLING and monitor.regret > self._cost(monitor)
 
-    def _may_recover(self, n_planned: int) -> bool:
-        return bool(n_planned >= max(_SETTLING, self.recovered + _PAUSE * 2**self.failures))
+    def _cost(self, monitor: LossMonitor) -> float:
+        """Return the regret that a recovery is worth."""
+        return float(max(self.price, _EXCESS * monitor.level) * self._duration() * 2**self.failures)
 
-    def _recovery_signs(self) -> Array:
-        """Return signs that turn round after each recovery that did not help, and are drawn anew after two of them."""
-        draw, turned = divmod(self.turn, 2)
-        signs = np.random.default_rng((self._seed, 79, draw)).choice([-1.0, 1.0], len(self._low))
-        return np.asarray(-signs if turned else signs)
+    def _duration(self) -> int:
+        """Return the number of steps of a recovery, both ways."""
+        return 2 * int(quarters(1.0, self._speeds).max())
 
-    def _next_actuator(self) -> int:
-        """Return the actuator of the next probe: each one once, in random order, then all again."""
-        n_turns, place = divmod(self.n_probes, len(self._low))
-        return int(np.random.default_rng((self._seed, 78, n_turns)).permutation(len(self._low))[place])
-
-    def _wave(self, step: int, amplitude: float) -> Array:
-        side = step // self._quarters(amplitude) % 4
-        return self._at(self._signs() * np.where((side == 0) | (side == 3), 1.0, -1.0))
-
-    def _signs(self) -> Array:
-        return np.random.default_rng((self._seed, 77, self.n_bursts)).choice([-1.0, 1.0], len(self._low))
+    def _end(self, monitor: LossMonitor) -> None:
+        """Take note of what a recovery has cost, and leave enough regret to see whether it helped."""
+        self.price = max(monitor.regret - self.regret, 0.0) / (self.ended - self.began)
+        self.began = self.ended
+        self.n_recoveries += 1
+        self.failures = min(self.failures + 1, _MOST_FAILURES)
+        monitor.regret = 0.5 * self._cost(monitor)
+        monitor.forget()
 
     def _at(self, signs: Array) -> Array:
         """Return the ends of the action ranges with these signs."""

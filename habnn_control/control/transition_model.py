@@ -27,7 +27,7 @@ _EPISODE_NOISE = 25.0  # variance that a new episode adds to each output bias, i
 _SETTINGS: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
 # Squared scale of the output layer. Without past outputs among the inputs, states that no input shows make the errors
 # of successive steps alike: samples say less than as many independent ones, and a tighter prior extrapolates better.
-_OUTPUT_SCALE_OPEN_LOOP = 0.1
+_OUTPUT_SCALE_OPEN_LOOP = 0.2
 
 
 class _OneStep(NamedTuple):
@@ -71,7 +71,7 @@ class TransitionModel(EncodedModel):
         *,
         history: int = 16,
         past_outputs: int | None = None,
-        target: str = "log",
+        target: str | None = None,
         prior: str = "focused",
         offset_time: float = 150.0,
         network: dict[str, Any] | None = None,
@@ -80,7 +80,7 @@ class TransitionModel(EncodedModel):
         check_choice("model", "prior", prior, PRIORS)
         if not offset_time >= 1:
             raise ValueError(f"model: offset_time must be at least 1, got {offset_time}; inf switches it off.")
-        super().__init__(Encoder(plant, bounds, history, past_outputs, target))
+        super().__init__(Encoder(plant, bounds, history, past_outputs, "log" if target is None else target))
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
         settings = _SETTINGS if self.encoder.feeds_back else {**_SETTINGS, "output_scale": _OUTPUT_SCALE_OPEN_LOOP}
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **settings, **(network or {})})
@@ -91,13 +91,26 @@ class TransitionModel(EncodedModel):
         self._widths = np.ones(n_outputs)  # factors on the intervals' widths that hold their coverage
         self._ahead: _OneStep | None = None  # the last prediction
         self._point: PointNetwork | None = None  # for forecasts, until the network changes
+        self._marked = np.zeros(n_outputs)  # output biases of `mark`
 
     def begin(self, observation: ArrayLike) -> None:
         """Start an episode: the output biases become uncertain, as its hidden states are not those of the last one."""
+        self.disturb()
+        super().begin(observation)
+
+    def disturb(self) -> None:
+        """Make the output biases uncertain: hidden states of the plant may have changed."""
         if self._bias_noise and self.network.n_samples:
             self.network.add_bias_noise(_EPISODE_NOISE * self.network.noise_variance)
-            self._point = None
-        super().begin(observation)
+            self._ahead = self._point = None
+
+    def mark(self) -> None:
+        """Take the output biases of now as those of `predict_as_marked`."""
+        self._marked = self._biases()
+
+    def _biases(self) -> Array:
+        """Return the output biases (n_outputs,) on the scale of the targets."""
+        return np.array(self.network.point_weights()[-1][-1])
 
     # ------------------------------------------------------------------ one step
 
@@ -107,9 +120,17 @@ class TransitionModel(EncodedModel):
         The widths of the intervals follow how often observations fell outside (adaptive conformal inference), so that
         they hold 90 % of the observations in the long run even where the network is too sure or not sure enough.
         """
-        step, encoder, memory = self._one_step(action), self.encoder, self._memory
-        mean = encoder.next_values(memory, step.mean, self.network.noise_variance)
-        low, high = (encoder.next_values(memory, end) for end in (step.low, step.high))
+        return self._shifted(self._one_step(action), np.zeros(self.encoder.n_outputs))
+
+    def predict_as_marked(self, action: ArrayLike) -> StepPrediction:
+        """Predict the observation after `action` with the output biases of `mark`."""
+        return self._shifted(self._one_step(action), self._marked - self._biases())
+
+    def _shifted(self, step: _OneStep, change: Array) -> StepPrediction:
+        """Return the prediction of a step whose targets are changed by (n_outputs,)."""
+        encoder, memory = self.encoder, self._memory
+        mean = encoder.next_values(memory, step.mean + change, self.network.noise_variance)
+        low, high = (encoder.next_values(memory, end + change) for end in (step.low, step.high))
         return StepPrediction(encoder.outputs, mean, low, high)
 
     def _one_step(self, action: ArrayLike) -> _OneStep:
@@ -177,11 +198,11 @@ class TransitionModel(EncodedModel):
 
     def _learned(self) -> dict[str, NDArray[Any]]:
         network = {f"{_NETWORK}{name}": np.array(value) for name, value in self.network.get_state().items()}
-        return {**network, "widths": self._widths.copy()}
+        return {**network, "widths": self._widths.copy(), "marked": self._marked.copy()}
 
     def _set_learned(self, snapshot: Snapshot) -> None:
         self.network.set_state({k.removeprefix(_NETWORK): v for k, v in snapshot.items() if k.startswith(_NETWORK)})
-        self._widths = np.array(snapshot["widths"])
+        self._widths, self._marked = np.array(snapshot["widths"]), np.array(snapshot["marked"])
         self._ahead = self._point = None
 
 

@@ -7,7 +7,7 @@ import pytest
 import agents
 from agents.motion import Motion
 from habnn_control.control.plant import Actuators, Plant
-from tiny_agents import PointMass, benchmark, steps_of
+from tiny_agents import PointMass, Seeded, benchmark, steps_of
 
 
 class Bowl(gym.Env):
@@ -37,10 +37,14 @@ class Bowl(gym.Env):
 
 
 def test_extremum_seeking_finds_the_minimum_of_a_bowl():
-    steps = steps_of(agents.make("extremum-seeking", Bowl(), delay=0.0, rate=0.02), 1500)
-    reached = np.mean([step.next_observation[:2] for step in steps[-200:]], axis=0)
-    np.testing.assert_allclose(reached, [70.0, 30.0], atol=6.0)
-    assert np.mean([step.info["loss"] for step in steps[-200:]]) < 0.2 * 800.0  # the loss where it starts
+    """In the median over three plants: with noise it keeps wandering, and leaves the minimum now and then."""
+    steps = [
+        step
+        for seed in range(3)
+        for step in steps_of(agents.make("extremum-seeking", Seeded(Bowl(), seed), delay=0.0, rate=0.02), 1500)[-500:]
+    ]
+    np.testing.assert_allclose(np.median([step.next_observation[:2] for step in steps], axis=0), [70.0, 30.0], atol=6.0)
+    assert np.median([step.info["loss"] for step in steps]) < 0.2 * 800.0  # the loss where it starts
 
 
 def test_extremum_seeking_without_a_rate_only_dithers():

@@ -58,9 +58,10 @@ def test_encoder_target_delta_is_the_change():
 
 
 def test_encoder_target_log_is_the_logarithm_of_the_distance_from_the_lower_bound():
-    """The distance from -20, with 3 % of the range of 40 added, relative to that of the first observation."""
+    """The distance from -20, with a tenth of that of the first observation added, relative to the same of the first."""
     for k, (_, y, _) in enumerate(along_the_stream(Encoder(PLANT, BOUNDS, 2, 2, "log"))):
-        np.testing.assert_allclose(y, np.log((OUTPUTS[k + 1] + 20.0 + 1.2) / (OUTPUTS[0] + 20.0 + 1.2)), atol=1e-14)
+        first = OUTPUTS[0] + 20.0
+        np.testing.assert_allclose(y, np.log((OUTPUTS[k + 1] + 20.0 + 0.1 * first) / (1.1 * first)), atol=1e-14)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -199,9 +200,30 @@ def test_transform_log_mean_vs_lognormal_quadrature():
     """The expected value under Gaussian noise, by Gauss-Hermite quadrature of the exponential."""
     transform = Transform("log", np.array([-20.0]), np.array([20.0]))
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    values = transform.inverse(2.5 + np.sqrt(0.3) * nodes[:, None])[:, 0]
+    origin = np.array([5.0])
+    values = transform.inverse(2.5 + np.sqrt(0.3) * nodes[:, None], origin)[:, 0]
     expected = values @ weights / weights.sum()
-    np.testing.assert_allclose(transform.inverse(np.array([2.5]), 0.3), expected, rtol=1e-12)
+    np.testing.assert_allclose(transform.inverse(np.array([2.5]), origin, 0.3), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["log", "absolute"])
+def test_transform_inverse_undoes_forward_and_slope_is_its_derivative(kind):
+    transform, origin = Transform(kind, np.array([-3.0]), np.array([50.0])), np.array([4.0])
+    values = np.linspace(-3.0, 50.0, 9)[:, None]
+    outputs = transform.forward(values, origin)
+    np.testing.assert_allclose(transform.inverse(outputs, origin), values, atol=1e-12)
+    np.testing.assert_allclose(transform.forward(origin, origin), 0.0, atol=1e-15)
+    ahead, behind = (transform.inverse(outputs + step, origin) for step in (1e-6, -1e-6))
+    np.testing.assert_allclose(transform.slope(outputs, origin), (ahead - behind) / 2e-6, rtol=1e-6)
+
+
+def test_transform_log_does_not_depend_on_the_upper_bound_and_the_unit():
+    values, origin = np.array([7.0]), np.array([2.0])
+    narrow = Transform("log", np.array([0.0]), np.array([10.0])).forward(values, origin)
+    wide = Transform("log", np.array([0.0]), np.array([1000.0])).forward(values, origin)
+    other = Transform("log", np.array([0.0]), np.array([1000.0])).forward(60 * values, 60 * origin)
+    np.testing.assert_allclose(wide, narrow, rtol=1e-12)
+    np.testing.assert_allclose(other, narrow, rtol=1e-12)
 
 
 def test_encoder_raises_on_unknown_target_with_the_nearest():

@@ -126,10 +126,10 @@ def test_exploration_costs_raise_on_a_loss_of_another_shape(forecast, actions):
 
 def test_exploration_make_reads_numbers_schedules_and_mappings():
     assert Exploration.make({}) == Exploration()
-    made = Exploration.make({"risk": 2, "information": (1.0, 0.5, 0.9), "excitation": {"length": 7, "later": 0.2}})
+    made = Exploration.make({"risk": 2, "information": (1.0, 0.5, 0.9), "excitation": {"length": 7, "budget": 0.2}})
     assert made.risk == Schedule(2, 2)
     assert made.information == Schedule(1.0, 0.5, 0.9)
-    assert made.excitation == Probing(7, later=0.2)
+    assert made.excitation == Probing(7, budget=0.2)
     assert Exploration.make({"excitation": {"kind": "sweeps", "dither": 0.0}}).excitation == Excitation(dither=0.0)
     given = {"risk": Schedule(2.0, 1.0, 0.5), "excitation": Excitation(0), "thompson": True}
     assert Exploration.make(given) == Exploration(**given)

@@ -51,7 +51,7 @@ def described(limits=(), **more):
 SETTINGS = {
     "model": {"kind": "linear", "history": 1, "past_outputs": 0, "target": "absolute"},
     "planner": {"n_candidates": 40, "n_iterations": 3},
-    "exploration": {"risk": 0.0, "excitation": {"length": 20, "interval": inf, "surprise": inf}},
+    "exploration": {"risk": 0.0, "excitation": {"length": 20, "budget": 0.0, "recovers": False}},
     "horizon": 6,
     "hold": 1,
 }
@@ -250,7 +250,7 @@ def test_fallback_action_raises_on_what_is_no_action():
 
 def test_probing_keeps_the_limits():
     """Bursts would send the valve far above; with the limit, they are left out where they would pass it."""
-    probing = {"excitation": {"length": 20, "later": 0.5, "interval": 10.0, "growth": 1.1, "surprise": inf}}
+    probing = {"excitation": {"length": 20, "amplitudes": (0.5,), "budget": 100.0, "recovers": False}}
     heights = []
     for limits in ((), [ChanceLimit(0, 0.05, high=8.0)]):
         plant = Plant(lambda _, o: np.abs(o[..., 1] - 6.0), Actuators([0], [2.0]), limits=limits)

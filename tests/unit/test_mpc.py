@@ -418,7 +418,7 @@ def test_mpc_controls_a_users_own_plant_with_known_actuators():
     env = Valve()
     env.reset(seed=0)
     model = {"target": "delta", "past_outputs": 1, "network": {"hidden": (40,)}}
-    once = {"length": 12, "interval": inf, "surprise": inf}
+    once = {"length": 12, "budget": 0.0, "recovers": False}
     exploration = {"risk": 0.0, "excitation": once}
     agent = habnn(env, plant=VALVE, horizon=8, planner={"n_candidates": 40}, exploration=exploration, model=model)
     seen = steps_of(agent, 100)

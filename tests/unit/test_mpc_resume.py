@@ -59,7 +59,7 @@ def test_load_raises_on_what_another_release_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(agent, "_state", lambda: ({"n_steps": 0, "actuators": None, "motion": {"length": 4}}, {}))
     agent.save(tmp_path / "agent")
     with pytest.raises(
-        ValueError, match=r"must hold 'n_bursts' of a habnn agent, got the file of another release; load"
+        ValueError, match=r"must hold 'n_recoveries' of a habnn agent, got the file of another release; load"
     ):
         agents.load(tmp_path / "agent", plant())
 

@@ -130,7 +130,7 @@ def test_process_predicts_as_scikit_learn(output):
     for action in ([-1.0], [0.3]):
         mean, std = peer.predict(model.encoder.next_inputs(model.memory, action), return_std=True)
         prediction = model.predict(action)
-        scaled = model.encoder._transform.forward(prediction.mean) - model.memory.origin
+        scaled = model.encoder._transform.forward(prediction.mean, model.memory.origin)
         np.testing.assert_allclose(scaled[output], mean[0], atol=1e-6)
         noise = model.noise_variance[output]
         half = 1.6448536 * np.sqrt(std[0] ** 2 + noise) * model.encoder._transform.half_range[output]

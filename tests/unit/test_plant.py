@@ -299,7 +299,7 @@ def levels(limits):
     settings = {
         "model": {"history": 6, "target": "absolute", "network": {"hidden": ()}},
         "planner": {"n_candidates": 60, "n_iterations": 3},
-        "exploration": {"risk": 0.0, "excitation": {"length": 24, "interval": inf, "surprise": inf}},
+        "exploration": {"risk": 0.0, "excitation": {"length": 24, "budget": 0.0, "recovers": False}},
     }
     agent, seen = MPCAgent(Tank(), plant=plant, horizon=12, hold=4, **settings), []
     agent.learn(60, callback=lambda step: seen.append(step.next_observation[1]))

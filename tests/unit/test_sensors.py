@@ -10,7 +10,7 @@ import agents
 import envs  # noqa: F401  # registers the environments
 
 SMALL = {
-    "model": {"network": {"hidden": (4,)}, "history": 3},
+    "model": {"target": "log", "network": {"hidden": (4,)}, "history": 3},
     "planner": {"n_candidates": 10, "n_iterations": 1},
     "exploration": {"excitation": {"length": 8}},
 }

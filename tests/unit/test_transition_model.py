@@ -205,7 +205,7 @@ def test_log_target_predicts_the_lognormal_mean_vs_monte_carlo():
     model = make_model(target="log", network=network)
     model.begin([50.0, 5.0, 3.0])
     prediction = model.predict([0.4])
-    shift = 0.03 * 40.0 + 20.0
+    shift = 0.1 * (3.0 + 20.0) + 20.0
     low, high = (np.log(end[0] + shift) for end in (prediction.low, prediction.high))
     assert (high - low) / 2 == pytest.approx(1.6448536269514722 * sqrt(0.2), rel=1e-6)
     draws = (low + high) / 2 + sqrt(0.2) * np.random.default_rng(0).standard_normal(400_000)
@@ -256,6 +256,39 @@ def test_focused_prior_learns_a_delayed_plant_sooner_than_a_dense_one():
                 model.observe(past[-1], [value])
         errors[prior] = np.sqrt(np.mean(squares))
     assert errors["focused"] < errors["dense"]
+
+
+def test_prediction_as_marked_is_that_of_the_biases_at_the_mark():
+    """After a jump of the plant the biases follow; as marked, the prediction is still that of before."""
+    network = {"hidden": (), "dof": inf, "output_scale": 1.0, "noise_variance": 0.01, "noise_weight": inf}
+    model = black_box(offset_time=20.0, past_outputs=0, network=network)
+    model.begin([0.0])
+    for _ in range(30):
+        model.observe([0.0], [0.1])
+    model.mark()
+    before = model.predict([0.0]).mean
+    np.testing.assert_array_equal(model.predict_as_marked([0.0]).mean, before)
+    model.disturb()
+    for _ in range(30):
+        model.observe([0.0], [0.6])
+    assert abs(model.predict([0.0]).mean[0] - 0.6) < 0.05
+    np.testing.assert_allclose(model.predict_as_marked([0.0]).mean, before, atol=0.02)
+
+
+def test_disturbed_model_follows_a_jump_sooner():
+    errors = []
+    for disturbed in (False, True):
+        network = {"hidden": (), "dof": inf, "noise_variance": 0.01, "noise_weight": inf}
+        model = black_box(offset_time=150.0, past_outputs=0, network=network)
+        model.begin([0.0])
+        for _ in range(100):
+            model.observe([0.0], [0.1])
+        if disturbed:
+            model.disturb()
+        for _ in range(5):
+            model.observe([0.0], [0.6])
+        errors.append(abs(model.predict([0.0]).mean[0] - 0.6))
+    assert errors[1] < 0.2 * errors[0]
 
 
 def test_output_biases_are_random_walks_vs_kalman_filter():
