@@ -11,13 +11,14 @@ from tqdm import tqdm
 
 from habnn_control._network import joint_kernels
 from habnn_control._network.checks import check_finite_inputs, check_matrix, check_samples
-from habnn_control._network.learning import NoiseSchedule, raise_at
+from habnn_control._network.learning import raise_at
 from habnn_control._network.settings import NetworkSettings, whole
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
 NOISE_LEVELS = (3e-4, 3e-3, 3e-2, 3e-1)  # of a `NoiseBank`, relative to the variance of the targets
+OUTLIER_RATE, _BROAD = 0.05, 5.0  # prior probability of an outlier, and half width of the Cauchy density of outliers
 _ROWS = 500  # predicted at a time: the derivatives with respect to all weights are large
 _PRIOR_RATIO_WEIGHT = 50.0  # weight of the prior ratio 1 in the calibration of a member, in samples of a stream
 
@@ -33,8 +34,8 @@ class JointHABNN:
     The cost is quadratic in the number of weights: 50 us per sample with 8 inputs and 50 hidden units.
 
     Differs from `HABNN`: one hidden layer of rectifiers, whose pre-activations are taken as Gaussian in the moments of
-    the rectifier (exact for infinite dof). The noise variance is given, or inferred between tempered passes; in a
-    stream, `NoiseBank` finds it.
+    the rectifier (exact for infinite dof). The noise variance is given: `NoiseBank` finds that of a stream,
+    `HABNNCommittee` that of a data set.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class JointHABNN:
         Number of entries of x and of y. Outputs share the hidden layer.
     hidden : sequence of one int
         Width of the hidden layer.
-    noise_variance, noise_weight, dof, scale, output_scale, prior_std, output_prior_std, max_dof, temperature,
+    noise_variance, dof, scale, output_scale, prior_std, output_prior_std, max_dof, temperature,
     outlier_threshold, seed
         As in `HABNN`, for inputs and targets of order one.
     """
@@ -55,7 +56,6 @@ class JointHABNN:
         noise_variance: float | Sequence[float] = 0.01,
         seed: int = 0,
         *,
-        noise_weight: float = inf,
         dof: float = 150.0,
         scale: float = 0.2,
         output_scale: float = 0.4,
@@ -67,7 +67,7 @@ class JointHABNN:
     ) -> None:
         given = {name: value for name, value in locals().items() if name != "self"}
         fixed = {"activation": "relu", "slope": 0.0, "fan": "in", "drift": 0.0, "output_distance": "observation"}
-        self.settings = s = NetworkSettings.checked(covariance="full", **fixed, **given)
+        self.settings = s = NetworkSettings.checked(covariance="full", noise_weight=inf, **fixed, **given)
         if len(s.hidden) != 1:
             raise ValueError(
                 f"JointHABNN: hidden must have one width, got {s.hidden}; use HABNN for other numbers of layers."
@@ -77,7 +77,7 @@ class JointHABNN:
         stds, scales = s.prior_stds, s.scales
         self._loc = np.concatenate([std * rng.standard_normal(a * b) for std, (a, b) in zip(stds, shapes, strict=True)])
         self._scale = np.diag(np.repeat(scales, [a * b for a, b in shapes]))
-        self._noise, self._count = np.array(s.noise_variance), np.full(s.n_outputs, s.noise_weight)
+        self._noise = np.array(s.noise_variance)
         self._dof, self._n_samples = s.dof, 0
 
     @property
@@ -97,7 +97,7 @@ class JointHABNN:
 
     @property
     def weight_loc(self) -> Array:
-        """Locations of all weights, shape (n_weights,): rows of the hidden layer, bias last, then of the output layer."""
+        """Locations of all weights, (n_weights,): rows of the hidden layer, bias last, then those of the output layer."""
         return self._loc.copy()
 
     @property
@@ -132,14 +132,14 @@ class JointHABNN:
         if len(x) == 0:
             return first[:, 0], first[:, 1]
         temperature = self.settings.temperature if k > 1 else 1.0
-        schedule = NoiseSchedule(np.stack([self._noise, self._count]), temperature, k, len(x))
-        n_samples, before = self._n_samples + len(x), self._state()
-        complete = before
+        noise = temperature * k * self._noise
+        n_samples = self._n_samples + len(x)
+        before = complete = self._state()
         try:
             for number in tqdm(range(k), desc="HABNN passes", disable=not progress_bar):
                 order = rng.permutation(len(x)) if k > 1 else np.arange(len(x))
                 trace = first if number == 0 else np.empty_like(first)
-                self._one_pass(x, y, order, schedule, trace)
+                self._one_pass(x[order], y[order], order, noise, 1 / k, trace)
                 self._n_samples = n_samples
                 complete = self._state()
         except ValueError:
@@ -150,25 +150,27 @@ class JointHABNN:
             raise
         return first[:, 0], first[:, 1]
 
-    def _one_pass(self, x: Array, y: Array, order: NDArray[np.int64], schedule: NoiseSchedule, trace: Array) -> None:
-        s, per_output = self.settings, schedule.next_pass()
+    def _one_pass(
+        self, x: Array, y: Array, order: NDArray[np.int64], noise: Array, weight: float, trace: Array
+    ) -> None:
+        """Learn from samples of the given weight and noise variances; `order` are their numbers, for errors."""
+        s = self.settings
         learned, self._dof = joint_kernels.learn(
             self._loc,
             self._scale,
             s.hidden[0],
-            per_output,
+            np.stack([noise, self._noise]),
             joint_kernels.GROWTH * max(s.scales),
             self._dof,
             s.max_dof,
-            1 / schedule.n_passes,
-            np.array(s.outlier),
-            np.column_stack([x, np.ones(len(x))])[order],
-            y[order],
+            weight,
+            s.outlier_threshold,
+            np.column_stack([x, np.ones(len(x))]),
+            y,
             trace,
         )
         if learned < len(x):
-            raise_at(int(order[learned]), x, y)
-        self._noise, self._count = schedule.observe(per_output[2])
+            raise_at(int(order[learned]), x[learned], y[learned])
 
     def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
@@ -204,10 +206,10 @@ class JointHABNN:
         return gain * z @ second.T, np.stack(squares, axis=1)
 
     def _state(self) -> tuple[Any, ...]:
-        return self._loc.copy(), self._scale.copy(), self._noise, self._count, self._dof, self._n_samples
+        return self._loc.copy(), self._scale.copy(), self._dof, self._n_samples
 
     def _restore(self, state: tuple[Any, ...]) -> None:
-        self._loc[:], self._scale[:], self._noise, self._count, self._dof, self._n_samples = state
+        self._loc[:], self._scale[:], self._dof, self._n_samples = state
 
 
 class NoiseBank:
@@ -237,7 +239,7 @@ class NoiseBank:
         self.networks = [JointHABNN(n_inputs, n_outputs, noise_variance=level, **settings) for level in levels]
         self.settings = self.networks[0].settings
         self._squares = np.full((len(levels), n_outputs), _PRIOR_RATIO_WEIGHT)
-        self._total = np.full((len(levels), 1), _PRIOR_RATIO_WEIGHT)
+        self._total = np.full((len(levels), n_outputs), _PRIOR_RATIO_WEIGHT)
         self._evidence = np.zeros(len(levels))
 
     @property
@@ -248,7 +250,7 @@ class NoiseBank:
     @property
     def ratios(self) -> Array:
         """Squared errors over predicted squared scales per network and output, (n_networks, n_outputs)."""
-        return self._squares / self._total
+        return np.asarray(self._squares / self._total)
 
     @property
     def weights(self) -> Array:
@@ -263,9 +265,7 @@ class NoiseBank:
     ) -> Self:
         """Learn from samples in their order, in one pass, and return the model."""
         if passes != 1:
-            raise ValueError(
-                f"NoiseBank: passes must be 1, got {passes}; give noise_variance, or use HABNNCommittee, which finds it."
-            )
+            raise ValueError(f"NoiseBank: passes must be 1, got {passes}; give noise_variance, or use HABNNCommittee.")
         before = [(network, network._state()) for network in self.networks]
         start = self.n_samples
         try:
@@ -284,15 +284,20 @@ class NoiseBank:
         return self.fit(np.reshape(np.asarray(x, dtype=np.float64), (1, -1)), np.reshape(y, (1, -1)))
 
     def _score(self, k: int, square: Array, scale_sq: Array, start: int) -> None:
-        """Add standardised squared errors and squared scales of predictions, (n, n_outputs), to the record of network k."""
-        square = square / (1 + square / self.settings.outlier_threshold**2)
-        weight = np.arange(start + 1.0, start + len(square) + 1)[:, None]
-        squares = np.vstack([self._squares[k], weight * square]).cumsum(axis=0)
-        totals = np.vstack([self._total[k], weight]).cumsum(axis=0)
-        ratio = squares[:-1] / totals[:-1]  # known before each sample
-        likelihood = -0.5 * (np.log(2 * np.pi * ratio * scale_sq) + square / ratio).sum(axis=1)
-        self._evidence[k] += weight[:, 0] @ likelihood
-        self._squares[k], self._total[k] = squares[-1], totals[-1]
+        """Score predictions of network k by standardised squared errors and squared scales, each (n, n_outputs)."""
+        robust = self.settings.outlier_threshold < inf
+        for n in range(len(square)):
+            weight, ratio = start + n + 1.0, self._squares[k] / self._total[k]
+            inside = np.exp(-0.5 * square[n] / ratio) / np.sqrt(2 * np.pi * ratio * scale_sq[n])
+            share = np.ones_like(ratio)
+            if robust:
+                outside = OUTLIER_RATE * _BROAD / (np.pi * (_BROAD**2 + square[n] * scale_sq[n]))
+                inside = (1 - OUTLIER_RATE) * inside
+                share = inside / (inside + outside)
+                inside = inside + outside
+            self._evidence[k] += weight * np.log(np.maximum(inside, 1e-300)).sum()
+            self._squares[k] += weight * share * square[n]
+            self._total[k] += weight * share
 
     def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).

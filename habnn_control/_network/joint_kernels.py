@@ -107,10 +107,10 @@ def learn(
     dof: float,
     max_dof: float,
     weight: float,
-    outlier: Floats,
+    outlier_threshold: float,
     inputs: Floats,
     targets: Floats,
-    likelihood: Floats,
+    trace: Floats,
 ) -> tuple[int, float]:
     """Learn from samples in their order, in place; return the number of samples learned from, and the new dof.
 
@@ -119,17 +119,18 @@ def learn(
 
     Parameters
     ----------
-    per_output : array, shape (4, n_outputs)
-        Noise variance of learning; not used; sums of r^2 + V of the noise inference (see `NoiseSchedule`), which
-        the kernel adds to; noise variance of the data.
+    per_output : array, shape (2, n_outputs)
+        Noise variances in learning, k times those of the data in k tempered passes, and noise variances of the data.
     limit : float
         Largest squared scale.
-    weight, outlier
+    weight : float
         As in `kernels.learn`.
+    outlier_threshold : float
+        Standardised residual at which the weight of an observation is one half.
     inputs : array, shape (n, n_inputs + 1)
         With ones in the last column.
     targets : array, shape (n, n_outputs)
-    likelihood : array, shape (n, 2, n_outputs)
+    trace : array, shape (n, 2, n_outputs)
         Error and squared scale of the prediction of each sample before its update.
     """
     z, slope = np.empty(n_hidden + 1), np.empty(n_hidden)
@@ -145,17 +146,16 @@ def learn(
             if not (isfinite(prior) and isfinite(error * error)):
                 return n, dof
             noise = per_output[0, i]
-            likelihood[n, 0, i], likelihood[n, 1, i] = error, prior + per_output[3, i] * r
+            trace[n, 0, i], trace[n, 1, i] = error, prior + per_output[1, i] * r
             trust = 1.0
-            if outlier[0] < np.inf:
-                trust = 1.0 / (1.0 + error * error / (likelihood[n, 1, i] * outlier[0] * outlier[0]))
+            if outlier_threshold < np.inf:
+                trust = 1.0 / (1.0 + error * error / (trace[n, 1, i] * outlier_threshold * outlier_threshold))
                 noise = (noise + (1.0 - trust) * prior / r) / trust
             total = prior + noise * r
             reach = sqrt(LARGEST_FACTOR / max(v, SMALLEST_V) * total)
             error = min(max(error, -reach), reach)
-            factor = (1.0 + v * error * error / total) / (1.0 + v * weight)
+            # An observation that is hardly trusted says little about the common scale of the weights, too.
+            factor = (1.0 + v * trust * error * error / total) / (1.0 + v * weight)
             _condition(loc, scale, direction, error / total, 1.0 / total, factor, limit)
-            share = prior / total
-            per_output[2, i] += trust * trust * (((1.0 - share) * error) ** 2 + share * noise) / outlier[1]
         dof = min(dof + weight, max_dof)
     return len(inputs), dof

@@ -47,7 +47,7 @@ class Learner:
             n_left = self._trial.n_left if self._trial is not None else len(x)
             learned = self._advance(x[start : start + n_left], y[start : start + n_left])
             if learned == 0:
-                raise_at(start, x, y)
+                raise_at(start, x[start], y[start])
             start += learned
 
     def _advance(self, x: Array, y: Array) -> int:
@@ -121,7 +121,7 @@ class Learner:
                 per_output = schedule.next_pass()
                 learned, _ = self._run(state, x[order], y[order], per_output, 1 / n_passes, self._errors, kernels.NEVER)
                 if learned < len(x):
-                    raise_at(int(order[learned]), x, y)
+                    raise_at(int(order[learned]), x[order[learned]], y[order[learned]])
                 state.per_output[:], state.n_samples = schedule.observe(per_output[2]), n_samples
                 complete = state.copy()
         except KeyboardInterrupt:
@@ -158,9 +158,9 @@ class Learner:
 
 
 def raise_at(n: int, x: Array, y: Array) -> None:
-    """Raise because of sample n."""
+    """Raise because of sample n, with input x and target y."""
     raise ValueError(
-        f"HABNN: sample {n} must be finite and small enough to square, got x = {x[n]}, y = {y[n]}; remove NaN and "
+        f"HABNN: sample {n} must be finite and small enough to square, got x = {x}, y = {y}; remove NaN and "
         "infinity, scale the data to order one."
     )
 
@@ -193,7 +193,7 @@ class NoiseSchedule:
         self._prior, self._count = per_output.copy()
         self._noise, self._precision = self._prior, np.zeros_like(self._prior)
         self._temperature, self._n_left = temperature, n_passes
-        self.n_passes, self._n_samples = n_passes, n_samples
+        self._n_passes, self._n_samples = n_passes, n_samples
 
     def next_pass(self) -> Array:
         """Return `per_output` of the kernel for one pass, shape (4, n_outputs).
@@ -201,8 +201,8 @@ class NoiseSchedule:
         Rows: noise variance of the pass; infinity, so that it stays; sums that the kernel adds to; noise variance.
         """
         total = 1 / (self._temperature * self._noise)
-        missing = np.maximum((total - self._precision) / self._n_left, SMALLEST_STEP * total / self.n_passes)
-        step = np.where(np.isinf(self._count), total / self.n_passes, missing)
+        missing = np.maximum((total - self._precision) / self._n_left, SMALLEST_STEP * total / self._n_passes)
+        step = np.where(np.isinf(self._count), total / self._n_passes, missing)
         self._precision, self._n_left = self._precision + step, self._n_left - 1
         return np.stack([1 / step, np.full_like(step, inf), np.zeros_like(step), self._noise])
 
