@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 LINEAR: dict[str, Any] = {"hidden": (), "temperature": 1.0}
 CANDIDATES: tuple[dict[str, Any], ...] = (
     LINEAR,
-    *({"covariance": "joint", "noise_variance": noise} for noise in (0.3, 0.06, 0.012, 0.0025, 5e-4, 1e-4)),
+    *({"covariance": "joint", "noise_variance": noise} for noise in (1.0, 0.2, 0.04, 0.008, 0.0016, 3e-4, 6e-5)),
 )
 # For networks with more than `MOST_WEIGHTS` weights, or another number of hidden layers than one: one scale matrix per
 # neuron and cold posteriors.
@@ -34,7 +34,7 @@ WIDE_CANDIDATES: tuple[dict[str, Any], ...] = (
 MOST_WEIGHTS = 2000
 # Of the weights per network, and bounds on the number of passes, if that number is not given.
 UPDATES, FEWEST_PASSES, MOST_PASSES = 400_000, 20, 100
-JOINT_UPDATES, FEWEST_JOINT_PASSES, MOST_JOINT_PASSES = 20_000, 3, 20
+JOINT_UPDATES, FEWEST_JOINT_PASSES, MOST_JOINT_PASSES = 12_000, 3, 20
 HOPELESS = 8.0  # a candidate this many nats, and three standard errors, below the best is dropped
 DOFS = (3.0, 4.0, 6.0, 10.0, 20.0, inf)  # candidates for the tails of the predictive distribution
 PRIOR_COUNT = 2.0  # samples that the variance predicted by the networks is worth in its calibration
@@ -183,12 +183,16 @@ class HABNNCommittee:
         folds, seen = np.array_split(order, min(self.folds, len(x))), order[:0]
         for k, fold in enumerate(tqdm(folds, desc="HABNN folds", disable=not progress_bar)):
             rest, seen = np.setdiff1d(order, fold), np.concatenate([seen, fold])
+            tried: list[_Candidate] = []
             for candidate in kept:
+                if k == 0 and _past_the_best(tried, candidate):
+                    continue
                 passes = self.passes or recommended_passes(len(x), candidate.settings)
                 member = AutoscaledHABNN(**{"passes": passes, "seed": self.seed + k, **candidate.settings})
                 candidate.add(member.fit(x[rest], y[rest]), x[fold], y[seen])
-            best = max((candidate.evidence for candidate in kept), key=np.sum)
-            kept = [candidate for candidate in kept if not _hopeless(best - candidate.evidence)]
+                tried.append(candidate)
+            best = max((candidate.evidence for candidate in tried), key=np.sum)
+            kept = [candidate for candidate in tried if not _hopeless(best - candidate.evidence)]
         self._finish(kept, y[order])
         return self
 
@@ -263,6 +267,18 @@ def _hopeless(deficit: Array) -> bool:
     """Return whether a candidate with this deficit of log likelihood per sample is clearly behind the best."""
     total = float(deficit.sum())
     return total > HOPELESS and total > 3 * float(deficit.std()) * np.sqrt(len(deficit))
+
+
+def _past_the_best(tried: Sequence[_Candidate], candidate: _Candidate) -> bool:
+    """Return whether the noise variance falls further although the last step down made held-out samples less likely.
+
+    `tried` are the candidates before this one. The likelihood has one peak over the noise variance.
+    """
+    last = [c for c in (*tried[-2:], candidate) if "noise_variance" in c.settings]
+    levels = [c.settings["noise_variance"] for c in last]
+    if len(last) < 3 or not levels[0] > levels[1] > levels[2]:
+        return False
+    return _hopeless(last[0].evidence - last[1].evidence)
 
 
 def _mixture(weights: Array, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

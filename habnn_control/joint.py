@@ -97,7 +97,7 @@ class JointHABNN:
 
     @property
     def weight_loc(self) -> Array:
-        """Locations of all weights, (n_weights,): rows of the hidden layer, bias last, then those of the output layer."""
+        """Locations of all weights, (n_weights,): rows of the hidden layer, bias last, then of the output layer."""
         return self._loc.copy()
 
     @property
