@@ -123,6 +123,9 @@ class HABNNCommittee:
         Number of folds, at least 2, which is the number of networks per candidate.
     passes : int, optional
         Number of tempered passes, at least 2. None: 20 to 100, as many as make 400,000 updates.
+    outlier_threshold : float
+        Standardised residual at which a training target has half its weight, as in `HABNN`; infinity trusts all targets
+        equally, 5 is recommended for targets with gross errors.
     seed : int
         Seed of the folds, the prior locations and the orders of the passes.
 
@@ -143,11 +146,14 @@ class HABNNCommittee:
         candidates: Sequence[Mapping[str, Any]] | None = None,
         folds: int = 5,
         passes: int | None = None,
+        outlier_threshold: float = inf,
         seed: int = 0,
     ) -> None:
         self.folds, self.seed = whole("folds", folds, 2), whole("seed", seed, 0)
         self.passes = None if passes is None else whole("passes", passes, 2)
-        shape = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
+        shape: dict[str, Any] = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
+        if outlier_threshold < inf:
+            shape["outlier_threshold"] = outlier_threshold
         chosen = recommended_candidates(n_inputs, n_outputs, tuple(hidden)) if candidates is None else candidates
         self._settings = [{**shape, **candidate} for candidate in chosen]
         if not self._settings:

@@ -46,6 +46,8 @@ DEFAULT_METHODS = {
         "habnn-recommended:outlier_threshold=5",
         "habnn-joint",
         "habnn-joint:outlier_threshold=10",
+        "habnn-committee",
+        "habnn-committee:outlier_threshold=5",
         "kbnn",
         "bayesian-ridge",
     ),

@@ -46,7 +46,11 @@ METHODS = {
 # Not part of the paper's study.
 OTHERS = {
     "habnn-joint": Entry(closed_form.joint, "several fixed ones, weighted by evidence", variable=JOINT_VARIABLE),
-    "habnn-committee": Entry(closed_form.committee, "inferred, then calibrated on held-out samples"),
+    "habnn-committee": Entry(
+        closed_form.committee,
+        "several fixed ones, weighted and calibrated by held-out samples",
+        variable=("outlier_threshold",),
+    ),
     "paper-table": Entry(closed_form.PaperTable, "fixed, variance 50"),
     "bayesian-ridge": Entry(BayesianRidge, "that of highest evidence"),
     "gp": Entry(GaussianProcess, "that of highest marginal likelihood", variable=("relevance",)),
