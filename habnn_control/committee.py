@@ -1,4 +1,4 @@
-"""HABNNCommittee: networks of several priors, weighted and calibrated by the likelihood of held-out samples."""
+"""HABNNCommittee: networks of several noise variances, weighted and calibrated by held-out samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,7 +106,8 @@ class HABNNCommittee:
     The samples are split into folds. For each fold and each candidate setting, an `AutoscaledHABNN` learns from the
     other folds in tempered passes and predicts the fold. The likelihood of all held-out samples weights the
     candidates (stacking), and their errors calibrate the predicted variance and the tails. A candidate that is clearly
-    behind is dropped early. The prediction averages the networks of all folds, so nothing is fitted twice.
+    behind is dropped early, and noise variances below one that is clearly too small are not tried. The prediction
+    averages the networks of all folds, so nothing is fitted twice.
 
     The variances of the networks are averaged without the spread of their means: held-out errors are those of single
     networks, and the average of the networks errs less by just this spread.
@@ -118,11 +119,13 @@ class HABNNCommittee:
     hidden : sequence of int
         Widths of the hidden layers of all candidates that do not set their own.
     candidates : sequence of dict, optional
-        Settings of `AutoscaledHABNN`, each on top of `HABNN.offline`. None: `CANDIDATES`.
+        Settings of `AutoscaledHABNN`. None: a linear model and joint networks with falling noise variances
+        (`CANDIDATES`); for several hidden layers, or more than 2000 weights, `WIDE_CANDIDATES`.
     folds : int
         Number of folds, at least 2, which is the number of networks per candidate.
     passes : int, optional
-        Number of tempered passes, at least 2. None: 20 to 100, as many as make 400,000 updates.
+        Number of tempered passes, at least 2. None: as many as make 12,000 updates, within 3 to 20, for joint networks;
+        400,000 updates, within 20 to 100, for others.
     outlier_threshold : float
         Standardised residual at which a training target has half its weight, as in `HABNN`; infinity trusts all targets
         equally, 5 is recommended for targets with gross errors.
@@ -154,8 +157,9 @@ class HABNNCommittee:
         shape: dict[str, Any] = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
         if outlier_threshold < inf:
             shape["outlier_threshold"] = outlier_threshold
-        chosen = recommended_candidates(n_inputs, n_outputs, tuple(hidden)) if candidates is None else candidates
-        self._settings = [{**shape, **candidate} for candidate in chosen]
+        if candidates is None:
+            candidates = CANDIDATES if can_be_joint(n_inputs, n_outputs, tuple(hidden)) else WIDE_CANDIDATES
+        self._settings = [{**shape, **candidate} for candidate in candidates]
         if not self._settings:
             raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")
         for settings in self._settings:
@@ -236,11 +240,11 @@ class HABNNCommittee:
         self.weights = list(zip(names, map(float, weights), strict=True))
 
 
-def recommended_candidates(n_inputs: int, n_outputs: int, hidden: tuple[int, ...]) -> Sequence[Mapping[str, Any]]:
-    """Return the candidates for networks of this shape."""
-    if len(hidden) != 1 or hidden[0] * (n_inputs + 1) + n_outputs * (hidden[0] + 1) > MOST_WEIGHTS:
-        return WIDE_CANDIDATES
-    return CANDIDATES
+def can_be_joint(n_inputs: int, n_outputs: int, hidden: tuple[int, ...]) -> bool:
+    """Return whether a network of this shape has one hidden layer and at most `MOST_WEIGHTS` weights."""
+    if len(hidden) != 1:
+        return False
+    return hidden[0] * (n_inputs + 1) + n_outputs * (hidden[0] + 1) <= MOST_WEIGHTS
 
 
 def recommended_passes(n: int, settings: Mapping[str, Any]) -> int:

@@ -19,6 +19,7 @@ Array = NDArray[np.float64]
 
 NOISE_LEVELS = (3e-4, 3e-3, 3e-2, 3e-1)  # of a `NoiseBank`, relative to the variance of the targets
 OUTLIER_RATE, _BROAD = 0.05, 5.0  # prior probability of an outlier, and half width of the Cauchy density of outliers
+_LARGEST = 1e100  # values whose squares and their sums are finite
 _ROWS = 500  # predicted at a time: the derivatives with respect to all weights are large
 _PRIOR_RATIO_WEIGHT = 50.0  # weight of the prior ratio 1 in the calibration of a member, in samples of a stream
 
@@ -134,14 +135,15 @@ class JointHABNN:
         temperature = self.settings.temperature if k > 1 else 1.0
         noise = temperature * k * self._noise
         n_samples = self._n_samples + len(x)
-        before = complete = self._state()
+        # The kernel leaves one sample that it cannot learn from alone: no copy of the large matrix per update.
+        before = complete = self._state() if y.size > 1 else None
         try:
             for number in tqdm(range(k), desc="HABNN passes", disable=not progress_bar):
                 order = rng.permutation(len(x)) if k > 1 else np.arange(len(x))
                 trace = first if number == 0 else np.empty_like(first)
                 self._one_pass(x[order], y[order], order, noise, 1 / k, trace)
                 self._n_samples = n_samples
-                complete = self._state()
+                complete = self._state() if k > 1 else before
         except ValueError:
             self._restore(before)
             raise
@@ -208,7 +210,9 @@ class JointHABNN:
     def _state(self) -> tuple[Any, ...]:
         return self._loc.copy(), self._scale.copy(), self._dof, self._n_samples
 
-    def _restore(self, state: tuple[Any, ...]) -> None:
+    def _restore(self, state: tuple[Any, ...] | None) -> None:
+        if state is None:
+            return
         self._loc[:], self._scale[:], self._dof, self._n_samples = state
 
 
@@ -219,7 +223,7 @@ class NoiseBank:
     that a later estimate does not bring back, so several learn side by side. Each prediction is scored before its
     update. The ratio of squared errors to predicted squared scales calibrates the variance of each network; the
     likelihood of the calibrated predictions weights them. Sample n has a weight proportional to n, so that the
-    errors of the first samples are forgotten.
+    errors of the first samples are forgotten. Data must be of order one.
 
     Parameters
     ----------
@@ -227,8 +231,8 @@ class NoiseBank:
     levels : sequence of float
         Noise variances, one network each.
     **settings
-        Parameters of `JointHABNN`. With a finite `outlier_threshold` c, a squared standardised error q counts as
-        q / (1 + q / c^2) in calibration and likelihood.
+        Parameters of `JointHABNN`. With a finite `outlier_threshold` the likelihood is that of a mixture with outliers
+        (one in twenty, Cauchy), and calibration counts each sample by its probability of being none.
     """
 
     def __init__(
@@ -266,13 +270,16 @@ class NoiseBank:
         """Learn from samples in their order, in one pass, and return the model."""
         if passes != 1:
             raise ValueError(f"NoiseBank: passes must be 1, got {passes}; give noise_variance, or use HABNNCommittee.")
-        before = [(network, network._state()) for network in self.networks]
+        x, y = check_samples(inputs, targets, self.settings.n_inputs, self.settings.n_outputs)
+        for n in np.flatnonzero(~((np.abs(x) < _LARGEST).all(axis=1) & (np.abs(y) < _LARGEST).all(axis=1))):
+            raise_at(int(n), x[n], y[n])
+        before = [network._state() if len(x) > 1 else None for network in self.networks]
         start = self.n_samples
         try:
             bar = tqdm(self.networks, desc="HABNN noise levels", disable=not progress_bar)
-            traces = [network.learn(inputs, targets, 1, seed) for network in bar]
+            traces = [network.learn(x, y, 1, seed) for network in bar]
         except (ValueError, KeyboardInterrupt):
-            for network, state in before:
+            for network, state in zip(self.networks, before, strict=True):
                 network._restore(state)
             raise
         for k, (error, scale_sq) in enumerate(traces):
@@ -286,18 +293,17 @@ class NoiseBank:
     def _score(self, k: int, square: Array, scale_sq: Array, start: int) -> None:
         """Score predictions of network k by standardised squared errors and squared scales, each (n, n_outputs)."""
         robust = self.settings.outlier_threshold < inf
-        for n in range(len(square)):
+        for n, (q, s2) in enumerate(zip(square, scale_sq, strict=True)):
             weight, ratio = start + n + 1.0, self._squares[k] / self._total[k]
-            inside = np.exp(-0.5 * square[n] / ratio) / np.sqrt(2 * np.pi * ratio * scale_sq[n])
-            share = np.ones_like(ratio)
+            log_density = -0.5 * (q / ratio + np.log(2 * np.pi * ratio * s2))
+            usual = np.ones_like(q)  # probability that the target is no outlier
             if robust:
-                outside = OUTLIER_RATE * _BROAD / (np.pi * (_BROAD**2 + square[n] * scale_sq[n]))
-                inside = (1 - OUTLIER_RATE) * inside
-                share = inside / (inside + outside)
-                inside = inside + outside
-            self._evidence[k] += weight * np.log(np.maximum(inside, 1e-300)).sum()
-            self._squares[k] += weight * share * square[n]
-            self._total[k] += weight * share
+                log_usual = np.log(1 - OUTLIER_RATE) + log_density
+                log_density = np.logaddexp(log_usual, np.log(OUTLIER_RATE * _BROAD / np.pi / (_BROAD**2 + q * s2)))
+                usual = np.exp(log_usual - log_density)
+            self._evidence[k] += weight * log_density.sum()
+            self._squares[k] += weight * usual * q
+            self._total[k] += weight * usual
 
     def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
