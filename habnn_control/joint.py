@@ -32,7 +32,7 @@ class JointHABNN:
     the update of a linear model with these derivatives as inputs. Correlations between neurons and layers are kept,
     so that one pass learns about as much as ten to a hundred passes of `HABNN`, and a cold posterior is not needed.
 
-    The cost is quadratic in the number of weights: 50 us per sample with 8 inputs and 50 hidden units.
+    The cost is quadratic in the number of weights: 60 us per sample with 8 inputs and 50 hidden units.
 
     Differs from `HABNN`: one hidden layer of rectifiers, whose pre-activations are taken as Gaussian in the moments of
     the rectifier (exact for infinite dof). The noise variance is given: `NoiseBank` finds that of a stream,
