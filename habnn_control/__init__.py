@@ -6,18 +6,30 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from habnn_control.autoscaled import AutoscaledHABNN
     from habnn_control.committee import HABNNCommittee
+    from habnn_control.joint import JointHABNN, NoiseBank
     from habnn_control.network import HABNN
     from habnn_control.regressor import HABNNRegressor
     from habnn_control.replay import ReplayHABNN
     from habnn_control.student_t import StudentT
 
-__all__ = ["HABNN", "AutoscaledHABNN", "HABNNCommittee", "HABNNRegressor", "ReplayHABNN", "StudentT"]
+__all__ = [
+    "HABNN",
+    "AutoscaledHABNN",
+    "HABNNCommittee",
+    "HABNNRegressor",
+    "JointHABNN",
+    "NoiseBank",
+    "ReplayHABNN",
+    "StudentT",
+]
 
 _MODULES = {
     "HABNN": "network",
     "AutoscaledHABNN": "autoscaled",
     "HABNNCommittee": "committee",
     "HABNNRegressor": "regressor",
+    "JointHABNN": "joint",
+    "NoiseBank": "joint",
     "ReplayHABNN": "replay",
     "StudentT": "student_t",
 }

@@ -7,10 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._network.settings import whole
+from habnn_control.joint import JointHABNN, NoiseBank
 from habnn_control.network import HABNN, OFFLINE
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
+Network = HABNN | JointHABNN | NoiseBank
 
 # Chosen among about 380 settings on splits 0 to 49 of the six UCI sets together; see habnn_control/regression.
 RECOMMENDED: dict[str, Any] = {
@@ -32,7 +34,7 @@ _EFFECT_ROWS = 300  # samples over which the effect of an input is averaged
 _SMALLEST_EFFECT = 0.03  # so that an input that seems not to matter can still be found to matter
 
 
-def relative_effects(network: HABNN, x: Array, step: float = 0.1) -> Array:
+def relative_effects(network: Network, x: Array, step: float = 0.1) -> Array:
     """Return the effect of each input on the predicted means, relative to the quadratic mean over the inputs.
 
     The effect is the quadratic mean over samples and outputs of a central difference; shape (n_inputs,).
@@ -76,7 +78,9 @@ class AutoscaledHABNN:
     **settings
         Parameters of `HABNN`, for standardised inputs and targets. They override the recommended ones: full
         covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean; with several
-        passes those of `HABNN.offline`. `seed` also determines the orders of the passes.
+        passes those of `HABNN.offline`. `seed` also determines the orders of the passes. `covariance="joint"` takes a
+        `JointHABNN`, which learns far more from one pass at a cost quadratic in the number of weights: with the given
+        `noise_variance`, or as a `NoiseBank`, which finds the noise of a stream.
     """
 
     def __init__(
@@ -96,11 +100,20 @@ class AutoscaledHABNN:
         shape = {"n_inputs": n_inputs, "n_outputs": n_outputs}
         self._given = {**shape, "warmup": warmup, "passes": passes, "relevance": relevance, **settings}
         self.warmup, self.passes, self.relevance = warmup, whole("passes", passes, 1), whole("relevance", relevance, 0)
-        self.network = HABNN(n_inputs, n_outputs, **{**(RECOMMENDED if passes == 1 else OFFLINE), **settings})
+        self._settings = {**shape, **settings}
+        self.network = self._untrained()
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
         self._gain = np.ones(n_inputs)  # of the standardised inputs
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
         self._count, self._mean, self._square = 0, np.zeros(n_outputs), np.zeros(n_outputs)  # of the targets
+
+    def _untrained(self) -> Network:
+        """Return a network of the given settings that has not learned from any sample."""
+        settings = dict(self._settings)
+        if settings.get("covariance") != "joint":
+            return HABNN(**{**(RECOMMENDED if self.passes == 1 else OFFLINE), **settings})
+        del settings["covariance"]
+        return JointHABNN(**settings) if "noise_variance" in settings else NoiseBank(**settings)
 
     @property
     def n_samples(self) -> int:
@@ -166,7 +179,7 @@ class AutoscaledHABNN:
         for _ in range(self.relevance if first and passes > 1 and len(x) > 0 else 0):
             gain = self._gain * relative_effects(self.network, self._standardised(x[:_EFFECT_ROWS]))
             gain /= np.sqrt(np.mean(gain**2))
-            network = HABNN(**self.network.settings.as_dict())
+            network = self._untrained()
             network.fit(self._standardised(x) / self._gain * gain, targets, passes, seed, progress_bar)
             self.network, self._gain = network, gain
 

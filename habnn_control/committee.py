@@ -1,4 +1,4 @@
-"""HABNNCommittee: networks of several priors, weighted and calibrated by the likelihood of held-out samples."""
+"""HABNNCommittee: networks of several noise variances, weighted and calibrated by held-out samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,26 @@ from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
-# From a Bayesian linear model to a flexible network. Chosen on splits 0 to 5 of diabetes, Friedman's functions, Yacht,
-# Energy and Concrete together; which one serves a data set is decided by held-out samples.
+# From a Bayesian linear model to networks that explain all but a ten-thousandth of the variance of the targets. Which
+# one serves a data set is decided by held-out samples.
+LINEAR: dict[str, Any] = {"hidden": (), "temperature": 1.0}
 CANDIDATES: tuple[dict[str, Any], ...] = (
-    {"hidden": (), "temperature": 1.0},
+    LINEAR,
+    *({"covariance": "joint", "noise_variance": noise} for noise in (1.0, 0.2, 0.04, 0.008, 0.0016, 3e-4, 6e-5)),
+)
+# For networks with more than `MOST_WEIGHTS` weights, or another number of hidden layers than one: one scale matrix per
+# neuron and cold posteriors.
+WIDE_CANDIDATES: tuple[dict[str, Any], ...] = (
+    LINEAR,
     {"temperature": 0.3, "scale": 0.3},
     {"temperature": 0.1, "scale": 1.0, "relevance": 1},
     {"temperature": 0.03, "scale": 3.0},
     {"temperature": 0.03, "scale": 3.0, "relevance": 1},
 )
-UPDATES = 400_000  # of the weights per network, if the number of passes is not given
-FEWEST_PASSES, MOST_PASSES = 20, 100
+MOST_WEIGHTS = 2000
+# Of the weights per network, and bounds on the number of passes, if that number is not given.
+UPDATES, FEWEST_PASSES, MOST_PASSES = 400_000, 20, 100
+JOINT_UPDATES, FEWEST_JOINT_PASSES, MOST_JOINT_PASSES = 12_000, 3, 20
 HOPELESS = 8.0  # a candidate this many nats, and three standard errors, below the best is dropped
 DOFS = (3.0, 4.0, 6.0, 10.0, 20.0, inf)  # candidates for the tails of the predictive distribution
 PRIOR_COUNT = 2.0  # samples that the variance predicted by the networks is worth in its calibration
@@ -97,7 +106,8 @@ class HABNNCommittee:
     The samples are split into folds. For each fold and each candidate setting, an `AutoscaledHABNN` learns from the
     other folds in tempered passes and predicts the fold. The likelihood of all held-out samples weights the
     candidates (stacking), and their errors calibrate the predicted variance and the tails. A candidate that is clearly
-    behind is dropped early. The prediction averages the networks of all folds, so nothing is fitted twice.
+    behind is dropped early, and noise variances below one that is clearly too small are not tried. The prediction
+    averages the networks of all folds, so nothing is fitted twice.
 
     The variances of the networks are averaged without the spread of their means: held-out errors are those of single
     networks, and the average of the networks errs less by just this spread.
@@ -109,11 +119,16 @@ class HABNNCommittee:
     hidden : sequence of int
         Widths of the hidden layers of all candidates that do not set their own.
     candidates : sequence of dict, optional
-        Settings of `AutoscaledHABNN`, each on top of `HABNN.offline`. None: `CANDIDATES`.
+        Settings of `AutoscaledHABNN`. None: a linear model and joint networks with falling noise variances
+        (`CANDIDATES`); for several hidden layers, or more than 2000 weights, `WIDE_CANDIDATES`.
     folds : int
         Number of folds, at least 2, which is the number of networks per candidate.
     passes : int, optional
-        Number of tempered passes, at least 2. None: 20 to 100, as many as make 400,000 updates.
+        Number of tempered passes, at least 2. None: as many as make 12,000 updates, within 3 to 20, for joint networks;
+        400,000 updates, within 20 to 100, for others.
+    outlier_threshold : float
+        Standardised residual at which a training target has half its weight, as in `HABNN`; infinity trusts all targets
+        equally, 5 is recommended for targets with gross errors.
     seed : int
         Seed of the folds, the prior locations and the orders of the passes.
 
@@ -134,12 +149,17 @@ class HABNNCommittee:
         candidates: Sequence[Mapping[str, Any]] | None = None,
         folds: int = 5,
         passes: int | None = None,
+        outlier_threshold: float = inf,
         seed: int = 0,
     ) -> None:
         self.folds, self.seed = whole("folds", folds, 2), whole("seed", seed, 0)
         self.passes = None if passes is None else whole("passes", passes, 2)
-        shape = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
-        self._settings = [{**shape, **candidate} for candidate in (CANDIDATES if candidates is None else candidates)]
+        shape: dict[str, Any] = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
+        if outlier_threshold < inf:
+            shape["outlier_threshold"] = outlier_threshold
+        if candidates is None:
+            candidates = CANDIDATES if can_be_joint(n_inputs, n_outputs, tuple(hidden)) else WIDE_CANDIDATES
+        self._settings = [{**shape, **candidate} for candidate in candidates]
         if not self._settings:
             raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")
         for settings in self._settings:
@@ -169,16 +189,20 @@ class HABNNCommittee:
                 "targets; for fewer use AutoscaledHABNN."
             )
         order = np.random.default_rng(self.seed).permutation(len(x))
-        passes = self.passes or int(np.clip(UPDATES // len(x), FEWEST_PASSES, MOST_PASSES))
         kept = [_Candidate(settings) for settings in self._settings]
         folds, seen = np.array_split(order, min(self.folds, len(x))), order[:0]
         for k, fold in enumerate(tqdm(folds, desc="HABNN folds", disable=not progress_bar)):
             rest, seen = np.setdiff1d(order, fold), np.concatenate([seen, fold])
+            tried: list[_Candidate] = []
             for candidate in kept:
+                if k == 0 and _past_the_best(tried, candidate):
+                    continue
+                passes = self.passes or recommended_passes(len(x), candidate.settings)
                 member = AutoscaledHABNN(**{"passes": passes, "seed": self.seed + k, **candidate.settings})
                 candidate.add(member.fit(x[rest], y[rest]), x[fold], y[seen])
-            best = max((candidate.evidence for candidate in kept), key=np.sum)
-            kept = [candidate for candidate in kept if not _hopeless(best - candidate.evidence)]
+                tried.append(candidate)
+            best = max((candidate.evidence for candidate in tried), key=np.sum)
+            kept = [candidate for candidate in tried if not _hopeless(best - candidate.evidence)]
         self._finish(kept, y[order])
         return self
 
@@ -216,6 +240,20 @@ class HABNNCommittee:
         self.weights = list(zip(names, map(float, weights), strict=True))
 
 
+def can_be_joint(n_inputs: int, n_outputs: int, hidden: tuple[int, ...]) -> bool:
+    """Return whether a network of this shape has one hidden layer and at most `MOST_WEIGHTS` weights."""
+    if len(hidden) != 1:
+        return False
+    return hidden[0] * (n_inputs + 1) + n_outputs * (hidden[0] + 1) <= MOST_WEIGHTS
+
+
+def recommended_passes(n: int, settings: Mapping[str, Any]) -> int:
+    """Return the number of tempered passes over n samples for a candidate."""
+    if settings.get("covariance") == "joint":
+        return int(np.clip(JOINT_UPDATES // n, FEWEST_JOINT_PASSES, MOST_JOINT_PASSES))
+    return int(np.clip(UPDATES // n, FEWEST_PASSES, MOST_PASSES))
+
+
 def stacking_weights(evidence: Array) -> Array:
     """Return the weights under which a mixture of the candidates makes the held-out samples most likely.
 
@@ -239,6 +277,18 @@ def _hopeless(deficit: Array) -> bool:
     """Return whether a candidate with this deficit of log likelihood per sample is clearly behind the best."""
     total = float(deficit.sum())
     return total > HOPELESS and total > 3 * float(deficit.std()) * np.sqrt(len(deficit))
+
+
+def _past_the_best(tried: Sequence[_Candidate], candidate: _Candidate) -> bool:
+    """Return whether the noise variance falls further although the last step down made held-out samples less likely.
+
+    `tried` are the candidates before this one. The likelihood has one peak over the noise variance.
+    """
+    last = [c for c in (*tried[-2:], candidate) if "noise_variance" in c.settings]
+    levels = [c.settings["noise_variance"] for c in last]
+    if len(last) < 3 or not levels[0] > levels[1] > levels[2]:
+        return False
+    return _hopeless(last[0].evidence - last[1].evidence)
 
 
 def _mixture(weights: Array, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -1,6 +1,7 @@
 """HABNN as a scikit-learn estimator."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from habnn_control.autoscaled import AutoscaledHABNN
-from habnn_control.committee import HABNNCommittee
+from habnn_control.committee import HABNNCommittee, can_be_joint
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
@@ -18,9 +19,10 @@ Array = NDArray[np.float64]
 class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression with Hierarchical Approximate Bayesian Neural Networks, in closed form; raw data, nothing to scale.
 
-    `fit` learns a data set with a `HABNNCommittee`: networks of several priors, from a linear model to a flexible one,
-    weighted and calibrated by held-out samples. `partial_fit` without `fit` learns a stream in one pass, with an
-    `AutoscaledHABNN`; after `fit` it continues with all networks of the committee.
+    `fit` learns a data set with a `HABNNCommittee`: a linear model and networks with several noise variances, weighted
+    and calibrated by held-out samples. `partial_fit` without `fit` learns a stream in one pass, with an
+    `AutoscaledHABNN` (joint covariance of all weights up to 2000 of them, else one scale matrix per neuron); after
+    `fit` it continues with all networks of the committee.
 
     Parameters
     ----------
@@ -32,7 +34,10 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
     folds : int
         Number of folds, and of networks per setting.
     passes : int, optional
-        Number of tempered passes of `fit`. None: 20 to 100, fewer for more samples.
+        Number of tempered passes of `fit`. None: 3 to 20 (100 for wide networks), fewer for more samples.
+    outlier_threshold : float
+        Residual, in predictive standard deviations, at which a target has half its weight. Infinity trusts all targets
+        equally; 5 is recommended for `fit` if some targets are gross errors, 10 for streams.
     random_state : int
         Seed of the folds, the prior locations and the orders of the passes.
 
@@ -50,12 +55,14 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         candidates: Sequence[Mapping[str, Any]] | None = None,
         folds: int = 5,
         passes: int | None = None,
+        outlier_threshold: float = inf,
         random_state: int = 0,
     ) -> None:
         self.hidden = hidden
         self.candidates = candidates
         self.folds = folds
         self.passes = passes
+        self.outlier_threshold = outlier_threshold
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -68,6 +75,7 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             candidates=self.candidates,
             folds=self.folds,
             passes=self.passes,
+            outlier_threshold=self.outlier_threshold,
             seed=self.random_state,
         ).fit(inputs, targets)
         return self
@@ -78,7 +86,14 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         inputs, targets = self._validated(X, y, reset=first)
         if first:
             shape = inputs.shape[1], targets.shape[1]
-            self.model_ = AutoscaledHABNN(*shape, hidden=self.hidden, seed=self.random_state)
+            covariance = "joint" if can_be_joint(*shape, tuple(self.hidden)) else "full"
+            self.model_ = AutoscaledHABNN(
+                *shape,
+                hidden=self.hidden,
+                covariance=covariance,
+                outlier_threshold=self.outlier_threshold,
+                seed=self.random_state,
+            )
         self.model_.partial_fit(inputs, targets)
         return self
 

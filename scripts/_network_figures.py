@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee
+from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee, JointHABNN
 from habnn_control.support.files import atomic_write
 
 Array = NDArray[np.float64]
-_BLUE, _ORANGE = "#0072B2", "#D55E00"
+_BLUE, _ORANGE, _GREEN = "#0072B2", "#D55E00", "#009E73"
 _GRID = np.linspace(-3, 3, 300)[:, None]
 
 
@@ -34,15 +34,16 @@ def one_pass(figure: Figure, seed: int) -> None:
     """Draw what one pass knows after 20, 100 and 500 samples."""
     x, y = samples(500, seed)
     for axes, n in zip(_row(figure, 3), (20, 100, 500), strict=True):
-        _draw(axes, AutoscaledHABNN(1).fit(x[:n], y[:n]), x[:n], y[:n], f"one pass over {n} samples")
+        model = AutoscaledHABNN(1, covariance="joint").fit(x[:n], y[:n])
+        _draw(axes, model, x[:n], y[:n], f"one pass over {n} samples")
 
 
 def passes(figure: Figure, seed: int) -> None:
-    """Draw one pass, tempered passes and the committee on the same 100 samples."""
+    """Draw one pass with each covariance, and the committee, on the same 100 samples."""
     x, y = samples(100, seed)
-    models: list[AutoscaledHABNN | HABNNCommittee] = [AutoscaledHABNN(1), AutoscaledHABNN(1, passes=100)]
+    models: list[AutoscaledHABNN | HABNNCommittee] = [AutoscaledHABNN(1), AutoscaledHABNN(1, covariance="joint")]
     models.append(HABNNCommittee(1))
-    titles = ("AutoscaledHABNN, one pass", "100 tempered passes", "HABNNCommittee = HABNNRegressor()")
+    titles = ("one pass, one scale matrix per neuron", "one pass, joint", "HABNNCommittee = HABNNRegressor()")
     for axes, model, title in zip(_row(figure, 3), models, titles, strict=True):
         _draw(axes, model.fit(x, y), x, y, title)
 
@@ -53,28 +54,31 @@ def outliers(figure: Figure, seed: int) -> None:
     rng = np.random.default_rng(seed + 1)
     spoilt = np.where(rng.random(300) < 0.1, rng.uniform(-50, 50, 300), y)
     for axes, threshold in zip(_row(figure, 2), (np.inf, 5.0), strict=True):
-        model = AutoscaledHABNN(1, passes=20, temperature=0.3, outlier_threshold=threshold).fit(x, spoilt)
+        model = HABNNCommittee(1, outlier_threshold=threshold).fit(x, spoilt)
         _draw(axes, model, x, spoilt, f"outlier_threshold={threshold:g}")
 
 
 def many_weights(figure: Figure, seed: int) -> None:
-    """Draw processor time per sample and error against the width of the hidden layer, full and diagonal."""
+    """Draw processor time per sample and error against the width of the hidden layer, for each covariance."""
     x, y = samples(400, seed)
     widths = (25, 50, 100, 200, 400)
     time_axes, error_axes = _row(figure, 2)
-    for covariance, colour in (("full", _BLUE), ("diagonal", _ORANGE)):
+    for covariance, colour in (("joint", _GREEN), ("full", _BLUE), ("diagonal", _ORANGE)):
         results = [_timed(covariance, width, x, y) for width in widths]
         for axes, values in zip((time_axes, error_axes), zip(*results, strict=True), strict=True):
             axes.plot(widths, values, "o-", color=colour, label=covariance)
-    time_axes.set(title="microseconds per sample", xlabel="hidden units", ylim=(0, None))
+    time_axes.set(title="microseconds per sample", xlabel="hidden units", yscale="log")
     error_axes.set(title="RMSE after one pass over 400 samples", xlabel="hidden units", ylim=(0, None))
     time_axes.legend(frameon=False)
 
 
 def _timed(covariance: str, width: int, x: Array, y: Array) -> tuple[float, float]:
-    settings: dict[str, Any] = {"covariance": covariance, "output_prior_std": 0.0, "output_scale": 1.0}
-    settings |= {"noise_variance": 0.02, "scale": 0.3}
-    network = HABNN(1, 1, (width,), **settings).fit(x[:2], y[:2])  # compiled
+    settings: dict[str, Any] = {"noise_variance": 0.02, "scale": 0.3, "output_prior_std": 0.0, "output_scale": 1.0}
+    if covariance == "joint":
+        network: HABNN | JointHABNN = JointHABNN(1, 1, (width,), **settings)
+    else:
+        network = HABNN(1, 1, (width,), covariance=covariance, **settings)
+    network.fit(x[:2], y[:2])  # compiled
     start = process_time()
     network.fit(x[2:], y[2:])
     seconds = process_time() - start

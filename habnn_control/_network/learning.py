@@ -47,7 +47,7 @@ class Learner:
             n_left = self._trial.n_left if self._trial is not None else len(x)
             learned = self._advance(x[start : start + n_left], y[start : start + n_left])
             if learned == 0:
-                _raise_at(start, x, y)
+                raise_at(start, x[start], y[start])
             start += learned
 
     def _advance(self, x: Array, y: Array) -> int:
@@ -121,7 +121,7 @@ class Learner:
                 per_output = schedule.next_pass()
                 learned, _ = self._run(state, x[order], y[order], per_output, 1 / n_passes, self._errors, kernels.NEVER)
                 if learned < len(x):
-                    _raise_at(int(order[learned]), x, y)
+                    raise_at(int(order[learned]), x[order[learned]], y[order[learned]])
                 state.per_output[:], state.n_samples = schedule.observe(per_output[2]), n_samples
                 complete = state.copy()
         except KeyboardInterrupt:
@@ -157,10 +157,10 @@ class Learner:
         return learned, suspicion
 
 
-def _raise_at(n: int, x: Array, y: Array) -> None:
-    """Raise because of sample n."""
+def raise_at(n: int, x: Array, y: Array) -> None:
+    """Raise because of sample n, with input x and target y."""
     raise ValueError(
-        f"HABNN: sample {n} must be finite and small enough to square, got x = {x[n]}, y = {y[n]}; remove NaN and "
+        f"HABNN: sample {n} must be finite and small enough to square, got x = {x}, y = {y}; remove NaN and "
         "infinity, scale the data to order one."
     )
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee
 from habnn_control.autoscaled import relative_effects
-from habnn_control.committee import DOFS, calibrate
+from habnn_control.committee import CANDIDATES, DOFS, calibrate
 
 QUICK = {"folds": 3, "passes": 10}
 
@@ -69,8 +69,10 @@ def test_committee_is_better_than_its_members():
 
 def test_committee_does_not_depend_on_the_scaling_of_the_data():
     x, y = data(90)
-    plain = HABNNCommittee(3, **QUICK).fit(x, y).predict(x)
-    scaled = HABNNCommittee(3, **QUICK).fit(x * [1e3, 1e-4, 7.0] + 5, 250 * y - 4e3).predict(x * [1e3, 1e-4, 7.0] + 5)
+    settings = {**QUICK, "candidates": CANDIDATES[:4]}  # with hardly any noise, rounding errors grow to a thousandth
+    raw = x * [1e3, 1e-4, 7.0] + 5
+    plain = HABNNCommittee(3, **settings).fit(x, y).predict(x)
+    scaled = HABNNCommittee(3, **settings).fit(raw, 250 * y - 4e3).predict(raw)
     np.testing.assert_allclose(scaled.loc, 250 * plain.loc - 4e3, rtol=1e-5)
     np.testing.assert_allclose(scaled.scale_sq, 250**2 * plain.scale_sq, rtol=1e-4)
 
@@ -100,6 +102,47 @@ def test_committee_keeps_its_state_when_a_fit_fails(monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             model.fit(x, -y)
     np.testing.assert_array_equal(model.predict(x).loc, before)
+
+
+def test_committee_does_not_try_noise_below_a_level_that_is_clearly_too_small(monkeypatch):
+    x, _ = data(600)
+    y = np.sin(x[:, 0]) + 3 * np.random.default_rng(5).standard_normal(600)  # nearly all noise
+    tried = []
+    fit = AutoscaledHABNN.fit
+
+    def record(self, *arguments):
+        tried.append(self.network.settings.noise_variance[0])
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(AutoscaledHABNN, "fit", record)
+    model = HABNNCommittee(3, folds=2).fit(x, y)
+    levels = [candidate["noise_variance"] for candidate in CANDIDATES[1:]]
+    assert levels == sorted(levels, reverse=True)
+    assert max(levels) in tried
+    assert min(levels) not in tried
+    assert max(model.weights, key=lambda pair: pair[1])[0].get("noise_variance", 1.0) == 1.0
+
+
+@pytest.mark.parametrize(("n_inputs", "hidden"), [(3, (20, 20)), (60, (50,))])
+def test_committee_of_wide_or_deep_networks_has_one_scale_matrix_per_neuron(n_inputs, hidden):
+    x = np.random.default_rng(6).standard_normal((40, n_inputs))
+    model = HABNNCommittee(n_inputs, hidden=hidden, folds=2, passes=2).fit(x, x[:, 0])
+    assert all("noise_variance" not in settings for settings, _ in model.weights)
+
+
+def test_committee_with_outliers_errs_as_without():
+    x, y = data(1000)
+    rng = np.random.default_rng(7)
+    bad = np.where(rng.random(600) < 0.1, rng.uniform(-50, 50, 600), y[:600])
+    settings = {"hidden": (30,), "folds": 3}
+    models = [
+        HABNNCommittee(3, **settings).fit(x[:600], y[:600]),
+        HABNNCommittee(3, outlier_threshold=5.0, **settings).fit(x[:600], bad),
+        HABNNCommittee(3, **settings).fit(x[:600], bad),
+    ]
+    clean, robust, plain = (np.sqrt(np.mean((m.predict(x[600:]).mean[:, 0] - y[600:]) ** 2)) for m in models)
+    assert robust < 1.2 * clean
+    assert plain > 3 * clean
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])

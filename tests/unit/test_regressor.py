@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from habnn_control import AutoscaledHABNN, HABNNCommittee, HABNNRegressor
+from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee, HABNNRegressor
 
 RNG = np.random.default_rng(0)
 X = 50 * RNG.normal(size=(200, 3)) + 100
@@ -50,8 +50,13 @@ def test_regressor_fit_vs_committee():
 
 def test_regressor_partial_fit_learns_a_stream_vs_autoscaled():
     model = HABNNRegressor().partial_fit(X[:120], Y[:120]).partial_fit(X[120:], Y[120:])
-    wanted = AutoscaledHABNN(3).fit(X, Y).predict(X)
-    np.testing.assert_allclose(model.predict(X), wanted.mean[:, 0], rtol=1e-9)
+    wanted = AutoscaledHABNN(3, covariance="joint").fit(X, Y).predict(X)
+    np.testing.assert_allclose(model.predict(X), wanted.mean[:, 0], rtol=1e-6)
+
+
+def test_regressor_partial_fit_of_a_wide_network_has_one_scale_matrix_per_neuron():
+    model = HABNNRegressor(hidden=(600,)).partial_fit(X, Y)
+    assert isinstance(model.model_.network, HABNN)
 
 
 def test_regressor_partial_fit_continues_after_fit():

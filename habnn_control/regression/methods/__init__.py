@@ -14,6 +14,8 @@ from habnn_control.support.names import nearest
 
 VARIABLE = ("scale", "dof", "layers", "outlier_threshold")  # settings that a variant of a HABNN may change
 
+JOINT_VARIABLE = ("scale", "dof", "outlier_threshold")
+
 
 class Entry(NamedTuple):
     """A method: its builder, observation noise and package, settings that may vary, and whether it samples."""
@@ -43,7 +45,12 @@ METHODS = {
 }
 # Not part of the paper's study.
 OTHERS = {
-    "habnn-committee": Entry(closed_form.committee, "inferred, then calibrated on held-out samples"),
+    "habnn-joint": Entry(closed_form.joint, "several fixed ones, weighted by evidence", variable=JOINT_VARIABLE),
+    "habnn-committee": Entry(
+        closed_form.committee,
+        "several fixed ones, weighted and calibrated by held-out samples",
+        variable=("outlier_threshold",),
+    ),
     "paper-table": Entry(closed_form.PaperTable, "fixed, variance 50"),
     "bayesian-ridge": Entry(BayesianRidge, "that of highest evidence"),
     "gp": Entry(GaussianProcess, "that of highest marginal likelihood", variable=("relevance",)),

@@ -93,6 +93,11 @@ def recommended(n_inputs: int, seed: int, **settings: Any) -> Method:
     return Network(n_inputs, seed, AutoscaledHABNN, **settings)
 
 
+def joint(n_inputs: int, seed: int, **settings: Any) -> Method:
+    """Make the HABNN we recommend for a stream that may cost more: all weights correlated, noise by evidence."""
+    return Network(n_inputs, seed, AutoscaledHABNN, covariance="joint", **settings)
+
+
 def committee(n_inputs: int, seed: int, **settings: Any) -> Method:
     """Make the HABNN we recommend for a data set that is all there."""
     return Network(n_inputs, seed, HABNNCommittee, **settings)
