@@ -151,10 +151,11 @@ def _name(axes: Axes, place: float, text: str, colour: str) -> None:
 def write(path: Path, frames: list[Image.Image]) -> None:
     """Write an animated GIF: ten frames per second, the last one for three seconds, one palette for all."""
     palette = frames[-1].quantize(64, method=Image.Quantize.MEDIANCUT)
-    colours = np.array(palette.getpalette()).reshape(-1, 3)
-    colours[colours.sum(axis=1).argmax()] = 255  # the background stays white
-    palette.putpalette(colours.ravel().tolist())
     images = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    for image in images:  # mapping to a palette is coarse: the colour of the background, in the corner, becomes white
+        colours = np.array(image.getpalette()).reshape(-1, 3)
+        colours[np.asarray(image)[0, 0]] = 255
+        image.putpalette(colours.ravel().tolist())
     durations = [100] * (len(images) - 1) + [3000]
     with atomic_write(path) as file:
         images[0].save(
