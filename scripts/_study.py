@@ -1,6 +1,7 @@
 """The small CSV files behind a page of results, from a results folder of `habnn compare`."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ _PAIRED = ["window", "other", "difference", "difference_low", "difference_high",
 
 
 def store_study(folder: Path, out: Path, name: str) -> list[Path]:
-    """Write NAME.csv, NAME-pairs.csv and NAME.json and return their paths.
+    """Write NAME.csv, NAME-pairs.csv, NAME.json and NAME-curves.png and return their paths.
 
     NAME.csv is summary.csv without the probabilities of improvement. NAME-pairs.csv has the differences between the
-    first agent of the study and all others, of paired runs. NAME.json has date, commits and command.
+    first agent of the study and all others, of paired runs. NAME.json has date, commits and command. NAME-curves.png is
+    losses.png, the curves of losses over time.
 
     Parameters
     ----------
@@ -33,10 +35,11 @@ def store_study(folder: Path, out: Path, name: str) -> list[Path]:
     pairs = pd.read_csv(folder / "comparisons.csv")
     pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
     arguments = list(pairs.columns[1 : list(pairs.columns).index("window")])
-    written = [out / f"{name}.csv", out / f"{name}-pairs.csv", out / f"{name}.json"]
+    written = [out / f"{name}{end}" for end in (".csv", "-pairs.csv", ".json", "-curves.png")]
     _write_csv(written[0], small)
     _write_csv(written[1], pairs[["agent", *arguments, *_PAIRED]])
     _write_json(written[2], about(folder))
+    shutil.copyfile(folder / "losses.png", written[3])
     return written
 
 
