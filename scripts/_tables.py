@@ -89,10 +89,10 @@ def table_text(path: Path, settings: Mapping[str, str]) -> str:
         pairs = [part.split(" = ", 1) for part in settings["fields"].split(" | ")]
         rows = [[formatted(form, row) for _, form in pairs] for row in frame.to_dict("records")]
         return _markdown([head for head, _ in pairs], rows)
-    return _pivot(frame, settings, path, _labels(path.parent / "labels.csv"))
+    return _pivot(frame, settings, path)
 
 
-def _pivot(frame: pd.DataFrame, settings: Mapping[str, str], path: Path, labels: Mapping[str, str]) -> str:
+def _pivot(frame: pd.DataFrame, settings: Mapping[str, str], path: Path) -> str:
     row_name, row_values = _axis(frame, settings["rows"], path)
     column_name, column_values = _axis(frame, settings["columns"], path)
     cells = {(str(row[row_name]), str(row[column_name])): row for row in frame.to_dict("records")}
@@ -101,6 +101,7 @@ def _pivot(frame: pd.DataFrame, settings: Mapping[str, str], path: Path, labels:
             f"tables: {path.name} must have one row per {row_name} and {column_name}, got {len(frame)} in "
             f"{len(cells)} cells; choose with where."
         )
+    labels = _labels(path.parent / "labels.csv", row_name)
     heads = [settings.get("heads", "{}").format(value) for value in column_values]
     rows = [
         [labels.get(row, row), *(formatted(settings["cell"], cells.get((row, column), {})) for column in column_values)]
@@ -140,10 +141,12 @@ def formatted(forms: str, row: Mapping[Any, Any]) -> str:
     return "-"
 
 
-def _labels(path: Path) -> dict[str, str]:
+def _labels(path: Path, axis: str) -> dict[str, str]:
+    """Return the labels of the values of one axis; none without a file of labels."""
     if not path.exists():
         return {}
     frame = pd.read_csv(path)
+    frame = frame[frame["axis"] == axis]
     return dict(zip(frame["name"].astype(str), frame["label"].astype(str), strict=True))
 
 

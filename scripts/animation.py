@@ -1,4 +1,7 @@
-"""Make the moving picture of the README: an episode of the agent, its predictions and its plan, and doing nothing."""
+"""Make the moving picture of the README: an episode of the agent, its predictions and its plan, and doing nothing.
+
+It is the page of `habnn run --live`, with the loss of doing nothing added.
+"""
 
 import io
 import sys
@@ -22,8 +25,8 @@ from habnn_control.support.files import atomic_write
 Array = NDArray[np.float64]
 
 ACTUATORS = {"velocity": (1, "#0072B2", "-"), "gain": (2, "#D55E00", "--"), "shift": (3, "#009E73", "-.")}
-FATIGUE, CONSUMPTION = 4, 5
-_BLUE, _GREY, _BAND = "#0072B2", "#777777", "#9CC4E0"
+OUTPUTS = {"consumption": 5, "fatigue": 4}
+_GREY, _BAND, _PLAN, _PLAN_BAND = "#777777", "#B9DFF5", "#D55E00", "#F6DFA8"
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,9 @@ class Episode:
 
     observations: list[Array] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    bands: list[tuple[Array, Array]] = field(default_factory=list)  # 90 % intervals of fatigue and consumption
+    bands: list[tuple[Array, Array]] = field(default_factory=list)  # 90 % intervals, predicted one step before
     plans: list[Outlook | None] = field(default_factory=list)
+    entries: tuple[int, ...] = ()  # of an observation, that the bands are of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -71,6 +75,7 @@ def play(config: Config, name: str) -> Episode:
         episode.plans.append(outlook(agent))
         if agent.prediction is not None:
             episode.bands.append((agent.prediction.low, agent.prediction.high))
+            episode.entries = tuple(map(int, agent.prediction.indices))
 
     agent.learn(config.steps, callback=keep)
     return episode
@@ -78,17 +83,18 @@ def play(config: Config, name: str) -> Episode:
 
 def draw(shown: Episode, idle: Episode, now: int, config: Config) -> Image.Image:
     """Return the frame after `now` steps."""
-    figure = Figure(figsize=(8.0, 5.4), dpi=100, layout="constrained")
-    panels = figure.subplots(3, 1, sharex=True, height_ratios=(3, 2.4, 2.4))
+    figure = Figure(figsize=(8.0, 6.2), dpi=100, layout="constrained")
+    panels = figure.subplots(4, 1, sharex=True, height_ratios=(1.4, 1, 1, 1))
     plan = shown.plans[now - 1]
     _loss_panel(panels[0], shown, idle, now, plan)
-    _prediction_panel(panels[1], shown, now, plan)
-    _actuator_panel(panels[2], shown, now, plan)
+    _actuator_panel(panels[1], shown, now, plan)
+    for axes, name in zip(panels[2:], OUTPUTS, strict=True):
+        _output_panel(axes, name, shown, now, plan)
     for axes in panels:
         axes.axvline(now, color="#BBBBBB", linewidth=0.8)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-    panels[2].set(xlim=(0, config.steps + 26), xlabel="step")
+    panels[-1].set(xlim=(0, config.steps + 26), xlabel="step")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return Image.open(buffer).convert("RGB")
@@ -101,35 +107,16 @@ def _ahead(now: int, plan: Outlook) -> Array:
 def _loss_panel(axes: Axes, shown: Episode, idle: Episode, now: int, plan: Outlook | None) -> None:
     steps = np.arange(1, now + 1)
     axes.plot(steps, idle.losses[:now], color=_GREY, linewidth=1, linestyle=":")
-    axes.plot(steps, shown.losses[:now], color=_BLUE, linewidth=1.4)
+    axes.plot(steps, shown.losses[:now], color="black", linewidth=1.2)
     if plan is not None:
-        axes.plot(_ahead(now, plan), plan.loss, color=_BLUE, linewidth=1, linestyle="--")
+        axes.plot(_ahead(now, plan), plan.loss, color="black", linewidth=1, linestyle="--")
     last = slice(max(now - 50, 0), now)
-    axes.set_title(
-        f"step {now}: mean loss of the last {min(now, 50)} steps {np.mean(shown.losses[last]):.0f}, "
-        f"doing nothing {np.mean(idle.losses[last]):.0f}",
-        fontsize=10,
-        loc="left",
-    )
+    ours, theirs = np.mean(shown.losses[last]), np.mean(idle.losses[last])
+    title = f"step {now}: mean loss of the last {min(now, 50)} steps {ours:.0f}, doing nothing {theirs:.0f}"
+    axes.set_title(title, fontsize=10, loc="left")
     axes.set(ylim=(100, 440), ylabel="loss")
-    _name(axes, 0.72, "agent, plan dashed", _BLUE)
-    _name(axes, 0.91, "nothing", _GREY)
-
-
-def _prediction_panel(axes: Axes, shown: Episode, now: int, plan: Outlook | None) -> None:
-    """Draw measured consumption and fatigue on the 90 % bands of their predictions."""
-    steps = np.arange(1, now + 1)
-    for place, entry in enumerate((FATIGUE, CONSUMPTION)):
-        low, high = (np.array([band[side][place] for band in shown.bands[:now]]) for side in (0, 1))
-        axes.fill_between(steps, low, high, color=_BAND, linewidth=0)
-        axes.plot(steps, [row[entry] for row in shown.observations[:now]], ".", color="black", markersize=2)
-        if plan is not None:
-            axes.fill_between(_ahead(now, plan), plan.low[:, place], plan.high[:, place], color="#F2C9A8", linewidth=0)
-    axes.set(ylim=(0, 300), ylabel="outputs")
-    _name(
-        axes, 0.0, "consumption (above) and fatigue (below): measured, on the 90 % bands of their predictions", "black"
-    )
-    _name(axes, 0.91, "plan", "#B45F1E")
+    _name(axes, 0.66, "the agent; its plan", "black")
+    _name(axes, 0.86, "doing nothing", _GREY)
 
 
 def _actuator_panel(axes: Axes, shown: Episode, now: int, plan: Outlook | None) -> None:
@@ -141,6 +128,23 @@ def _actuator_panel(axes: Axes, shown: Episode, now: int, plan: Outlook | None) 
             axes.plot(_ahead(now, plan), plan.observations[:, entry], linewidth=1, alpha=0.6, **look)
         _name(axes, 0.11 * place, name, colour)
     axes.set(ylim=(0, 103), ylabel="actuators")
+
+
+def _output_panel(axes: Axes, name: str, shown: Episode, now: int, plan: Outlook | None) -> None:
+    """Draw the measured values of an output on the 90 % bands of their predictions, and the band of the plan."""
+    steps, entry = np.arange(1, now + 1), OUTPUTS[name]
+    place = list(shown.entries).index(entry)
+    low, high = (np.array([band[side][place] for band in shown.bands[:now]]) for side in (0, 1))
+    axes.fill_between(steps, low, high, color=_BAND, linewidth=0)
+    axes.plot(steps, [row[entry] for row in shown.observations[:now]], color="black", linewidth=1)
+    if plan is not None:
+        column = list(plan.entries).index(entry)
+        ahead = _ahead(now, plan)
+        axes.fill_between(ahead, plan.low[:, column], plan.high[:, column], color=_PLAN_BAND, linewidth=0)
+        axes.plot(ahead, plan.observations[:, entry], color=_PLAN, linewidth=1, linestyle="--")
+    axes.set(ylim=(0, 300 if name == "consumption" else 100), ylabel=name)
+    _name(axes, 0.0, "measured, on the 90 % band predicted one step before", "black")
+    _name(axes, 0.86, "predicted", _PLAN)
 
 
 def _name(axes: Axes, place: float, text: str, colour: str) -> None:

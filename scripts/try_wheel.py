@@ -34,10 +34,18 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def oldest_and_newest() -> tuple[str, ...]:
-    """Return the oldest and the newest interpreter on the PATH that pyproject.toml admits; at least this one."""
-    names = [f"python3.{minor}" for minor in range(OLDEST, 30)]
-    found = [path for name in names if (path := shutil.which(name))]
-    return tuple(dict.fromkeys((found[0], found[-1]))) if found else (sys.executable,)
+    """Return the oldest and the newest interpreter here that pyproject.toml admits; at least this one."""
+    on_path = [shutil.which(f"python3.{minor}") for minor in range(OLDEST, 30)]
+    of_pyenv = [str(path) for path in Path.home().glob(".pyenv/versions/3.*/bin/python3")]
+    by_version = {version: path for path in (*of_pyenv, *on_path) if path and (version := _minor(path)) >= OLDEST}
+    found = [by_version[version] for version in sorted(by_version)] or [sys.executable]
+    return tuple(dict.fromkeys((found[0], found[-1])))
+
+
+def _minor(python: str) -> int:
+    """Return the minor version of a Python 3; 0 if it does not start, as a shim without a version behind it."""
+    done = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True)
+    return int(done.stdout) if done.returncode == 0 else 0
 
 
 def try_wheel(python: str, wheel: Path) -> str:

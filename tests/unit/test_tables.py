@@ -45,7 +45,7 @@ def root(tmp_path):
     results.mkdir(parents=True)
     (tmp_path / "README.md").write_text("# Nothing to fill\n")
     (results / "page.md").write_text(PAGE)
-    (results / "labels.csv").write_text('name,label\nhabnn,"habnn, ours"\n')
+    (results / "labels.csv").write_text('axis,name,label\nagent,habnn,"habnn, ours"\nmethod,noop,no agent\n')
     (results / "study.csv").write_text(
         "agent,setpoint,window,mean,mean_low,mean_high\n"
         "habnn,100,1-60,290.21,280,300\nhabnn,100,201-300,230,,\nnoop,100,1-60,298,297,299\nnoop,50,1-60,170,1,2\n"
