@@ -4,6 +4,7 @@ A table of means per agent and window is written as::
 
     <!-- table: results/compare.csv
     rows: agent = habnn, noop
+    also: runs
     columns: window = 1-60, 201-300
     heads: steps {}
     cell: {mean:.1f} [{mean_low:.1f}, {mean_high:.1f}] else {mean:.1f}
@@ -14,11 +15,12 @@ A table of means per agent and window is written as::
 
     <!-- /table -->
 
-Paths are relative to docs/. `rows` and `columns` name a column of the file; the values after the equals sign choose and
-order, without them all values appear in the order of the file. `heads` is the format of the heads of columns. A cell is
-written with the first of its formats, separated by "else", whose fields are all there. `where` chooses rows, several
-conditions are separated by semicolons. Instead of rows, columns and cell, `fields: head = format | head = format`
-writes one line per row of the file. Rows that results/labels.csv names have its labels.
+Paths are relative to docs/. `rows` and `columns` name a column of the file; the values after the equals sign choose
+and order, else all values appear in the order of the file. `also` names a column to show behind the first one.
+`heads` is the format of the heads of columns. A cell is written with the first of its formats, separated by "else",
+whose fields are all there. `where` chooses rows, several conditions are separated by semicolons. Instead of rows,
+columns and cell, `fields: head = format | head = format` writes one line per row of the file. Rows that
+results/labels.csv names have its labels.
 
 `<!-- study: results/compare.json -->` and `<!-- /study -->` enclose date, commit and command of a study.
 """
@@ -34,7 +36,7 @@ from typing import Any
 import pandas as pd
 
 _BLOCK = re.compile(r"(<!-- (table|study): (\S+)(.*?)-->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
-_KEYS = {"rows", "columns", "heads", "cell", "where", "fields"}
+_KEYS = {"rows", "also", "columns", "heads", "cell", "where", "fields"}
 
 
 def fill(text: str, docs: Path, page: str = "page") -> str:
@@ -103,11 +105,17 @@ def _pivot(frame: pd.DataFrame, settings: Mapping[str, str], path: Path) -> str:
         )
     labels = _labels(path.parent / "labels.csv", row_name)
     heads = [settings.get("heads", "{}").format(value) for value in column_values]
+    also = [settings["also"]] if "also" in settings else []
+    more = {str(row[row_name]): [str(row[name]) for name in also] for row in frame.to_dict("records")}
     rows = [
-        [labels.get(row, row), *(formatted(settings["cell"], cells.get((row, column), {})) for column in column_values)]
+        [
+            labels.get(row, row),
+            *more[row],
+            *(formatted(settings["cell"], cells.get((row, c), {})) for c in column_values),
+        ]
         for row in row_values
     ]
-    return _markdown([row_name, *heads], rows)
+    return _markdown([row_name, *also, *heads], rows)
 
 
 def _axis(frame: pd.DataFrame, text: str, path: Path) -> tuple[str, list[str]]:

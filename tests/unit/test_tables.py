@@ -109,6 +109,13 @@ def test_tables_raise_on_a_wrong_comment(root, capsys, old, new, message):
     assert message in capsys.readouterr().err
 
 
+def test_also_shows_a_column_behind_the_first(root):
+    (root / "docs/results/page.md").write_text(PAGE.replace("columns:", "also: setpoint\ncolumns:"))
+    assert call(root) == 0
+    assert "| agent | setpoint | steps 1-60 |" in page(root)
+    assert "| noop | 100 | 298.0 [297.0, 299.0] | - |" in page(root)
+
+
 def test_fields_give_one_line_per_row(root):
     comment = "<!-- table: results/study.csv\nfields: who = {agent} | loss = {mean:.0f}\nwhere: window = 1-60\n-->\n"
     text = fill(f"{comment}\n<!-- /table -->\n", root / "docs")
