@@ -6,7 +6,7 @@ REGRESSION := $(VENV)/.regression
 DATA := ../shared/uci
 
 .DEFAULT_GOAL := help
-.PHONY: help install test slow lint compare baselines paper uci benchmark attack licences clean
+.PHONY: help install test slow lint docs dist compare baselines paper uci benchmark attack licences clean
 
 help:  ## Show the targets.
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -14,7 +14,7 @@ help:  ## Show the targets.
 install: $(INSTALLED)  ## Create .venv and install everything into it.
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@echo "Creating $(VENV) and installing (about a minute)..."
+	@echo "Creating $(VENV) and installing (two minutes or so)..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@
@@ -36,6 +36,18 @@ test: lint $(REGRESSION)  ## Set up, then run ruff, mypy and the tests.
 
 slow: $(REGRESSION)  ## Run the tests that take more than a minute; CI runs them too.
 	$(BIN)/pytest --numprocesses auto -m slow
+
+docs: $(INSTALLED)  ## Build the documentation into site/; open site/index.html. Fails on warnings and stale tables.
+	$(BIN)/python scripts/tables.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Wheel and sdist are built alone, and the wheel is tried in an empty environment of every Python here that may run it.
+dist: $(INSTALLED)  ## Build wheel and sdist into dist/, check them, and install the wheel elsewhere.
+	$(BIN)/python -m pip install --quiet --quiet --constraint constraints.txt --editable ".[release]"
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python scripts/try_wheel.py dist/*.whl
 
 compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report.
 	$(BIN)/python scripts/compare.py --agents habnn habnn-scripted habnn-paper noop random hold oracle a2c td3 sac --setpoints 100 --runs 10 --steps 300 --seed 1000 --out results/compare
@@ -63,5 +75,5 @@ licences: $(INSTALLED)  ## List the licences of all installed distributions.
 	$(BIN)/python scripts/licences.py
 
 clean:  ## Remove the virtual environment and caches; results/ and runs/ stay.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

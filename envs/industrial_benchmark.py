@@ -68,6 +68,9 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     ## Episode end
     The environment never terminates. ``gym.make`` truncates after 1000 steps (``max_episode_steps``).
 
+    ## Version history
+    * v0: first version.
+
     Parameters
     ----------
     setpoint : float
@@ -93,9 +96,6 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
     render_mode : {"rgb_array", "human"} or None
         A strip chart of the episode, as an array (600, 800, 3), or in a window that is updated at every step. Without a
         display, "human" draws nothing and logs one warning.
-
-    ## Version history
-    * v0: first version.
     """
 
     metadata = {"render_modes": ["rgb_array", "human"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's declaration)

@@ -56,6 +56,9 @@ class ProcessEnv(gym.Env[Array, NDArray[np.float32]]):
     ## Episode end
     The environment never terminates. ``gym.make`` truncates after 1000 steps (``max_episode_steps``).
 
+    ## Version history
+    * v0: first version.
+
     Parameters
     ----------
     process : str
@@ -66,9 +69,6 @@ class ProcessEnv(gym.Env[Array, NDArray[np.float32]]):
         Standard deviation of the measurement noise of scaled states.
     known_inputs : bool
         Whether ``plant`` tells how the inputs follow the actions.
-
-    ## Version history
-    * v0: first version.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's declaration)

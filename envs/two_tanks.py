@@ -81,15 +81,15 @@ class TwoTanksEnv(gym.Env[Array, NDArray[np.float32]]):
     ## Episode end
     The environment never terminates. ``gym.make`` truncates after 500 steps (``max_episode_steps``).
 
+    ## Version history
+    * v0: first version.
+
     Parameters
     ----------
     target : float
         Wanted level of the second tank, cm, between 0 and 60.
     known_pump : bool
         Whether ``plant`` tells how the pump follows the actions; otherwise a controller has to find out.
-
-    ## Version history
-    * v0: first version.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's declaration)

@@ -10,6 +10,7 @@ from typing import Any
 
 from agents.cli.settings import SECTIONS
 from agents.cli.settings import Benchmark as Config
+from habnn_control.experiments.provenance import commit
 from habnn_control.support.command_line import command, fail
 from habnn_control.support.files import atomic_write, check_writable
 from habnn_control.support.names import nearest
@@ -65,6 +66,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the results with what they were measured on."""
     content = {
         "command": command(),
+        "commit": commit(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
         "python": platform.python_version(),

@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name == "--version":
         print(f"habnn {metadata.version('habnn-control')}")
         return 0
+    if name == "--print-completion":
+        complete: Callable[..., int] = import_module("agents.cli.completion").main
+        return complete(rest, {key: one.config for key, one in COMMANDS.items()})
     if name not in COMMANDS:
         return fail(f"habnn: command must be one of {', '.join(COMMANDS)}, got {name!r}; {nearest(name, COMMANDS)}")
     return run_command(name, rest, f"habnn {name}")
@@ -78,6 +81,7 @@ def usage() -> str:
             "",
             "habnn COMMAND --help explains all flags; every flag has a default.",
             "habnn --version prints the version.",
+            "habnn --print-completion SHELL prints a completion script for bash, zsh or tcsh.",
             "",
             "A first look:  habnn run --steps 300 --out runs/demo",
             "               habnn compare --agents habnn noop sac --runs 4 --steps 100 --out results/demo",

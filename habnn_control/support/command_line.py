@@ -74,15 +74,20 @@ def parse(
     """
     layout = argparse.RawDescriptionHelpFormatter
     parser = _Parser(prog=program, description=description, formatter_class=layout, allow_abbrev=False)
-    hints = get_type_hints(config)
-    for item in fields(config):  # type: ignore[arg-type]
-        _add(parser, item.name, hints[item.name], item.default, item.metadata)
+    add_flags(parser, config)
     values, unknown = parser.parse_known_args(arguments)
     if unknown:
         flags = [option for option in parser._option_string_actions if option.startswith("--")]
         hint = nearest(unknown[0], flags) if unknown[0].startswith("-") else "see --help."
         parser.error(f"flag must be one of {', '.join(flags)}, got {unknown[0]!r}; {hint}")
     return config(**vars(values))
+
+
+def add_flags(parser: argparse.ArgumentParser, config: type[Any]) -> None:
+    """Add one argument per field of a configuration to a parser."""
+    hints = get_type_hints(config)
+    for item in fields(config):
+        _add(parser, item.name, hints[item.name], item.default, item.metadata)
 
 
 def command() -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("habnn_control", "envs", "agents", "scripts")
+PACKAGES = ("habnn_control", "envs", "agents", "scripts", "examples")
 LONGEST_FILE, LONGEST_BODY, MOST_ARGUMENTS = 400, 40, 10
 FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 CONSTRUCTORS = [path for path in FILES if path.parent in (ROOT / "agents", ROOT / "habnn_control" / "control")]

@@ -30,6 +30,15 @@ def test_the_plants_extra_is_pinned_to_its_versions():
     assert versions == {name: pinned().get(name) for name in versions}
 
 
+@pytest.mark.skipif(find_spec("twine") is None, reason="needs the extra release")
+def test_the_release_extra_is_pinned_to_its_versions():
+    versions = {
+        name: metadata.version(name).split("+")[0] for name in SCRIPT["required"]("habnn-control", ("release",))
+    }
+    assert "twine" in versions
+    assert versions == {name: pinned().get(name) for name in versions}
+
+
 def test_licences_are_listed(capsys):
     assert SCRIPT["main"](["--extras", "dev"]) == 0
     lines = capsys.readouterr().out.splitlines()

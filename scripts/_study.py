@@ -1,0 +1,79 @@
+"""The small CSV files behind a page of results, from a results folder of `habnn compare`."""
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from habnn_control.support.files import atomic_write, read_json
+
+_LEFT_OUT = ("p_better_than_", "wall_seconds")  # of a summary: long, or of no use on a page
+_PAIRED = ["window", "other", "difference", "difference_low", "difference_high", "runs_better", "runs_paired"]
+
+
+def store_study(folder: Path, out: Path, name: str) -> list[Path]:
+    """Write NAME.csv, NAME-pairs.csv, NAME.json and NAME-curves.png and return their paths.
+
+    NAME.csv is summary.csv without the probabilities of improvement. NAME-pairs.csv has the differences between the
+    first agent of the study and all others, of paired runs. NAME.json has date, commits and command. NAME-curves.png is
+    losses.png, the curves of losses over time.
+
+    Parameters
+    ----------
+    folder : Path
+        Results folder of `habnn compare`.
+    out : Path
+        Folder to write into.
+    name : str
+        First part of the names of the files.
+    """
+    summary = pd.read_csv(folder / "summary.csv")
+    small = summary[[column for column in summary if not str(column).startswith(_LEFT_OUT)]]
+    pairs = pd.read_csv(folder / "comparisons.csv")
+    pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
+    arguments = list(pairs.columns[1 : list(pairs.columns).index("window")])
+    written = [out / f"{name}{end}" for end in (".csv", "-pairs.csv", ".json", "-curves.png")]
+    _write_csv(written[0], small)
+    _write_csv(written[1], pairs[["agent", *arguments, *_PAIRED]])
+    _write_json(written[2], about(folder))
+    shutil.copyfile(folder / "losses.png", written[3])
+    return written
+
+
+def store_benchmark(path: Path, out: Path) -> list[Path]:
+    """Write benchmark.csv and benchmark.json from the file of `habnn benchmark --json` and return their paths."""
+    content = read_json(path)
+    made = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC)
+    machine = f"Measured on {content['processors']} cores, {content['platform']}, Python {content['python']}."
+    provenance = {"date": f"{made:%Y-%m-%d}", "commits": [_short(content["commit"])], "commands": [content["command"]]}
+    written = [out / "benchmark.csv", out / "benchmark.json"]
+    _write_csv(written[0], pd.DataFrame(content["results"]))
+    _write_json(written[1], {**provenance, "note": machine})
+    return written
+
+
+def about(folder: Path) -> dict[str, Any]:
+    """Return date, commits and command of a results folder."""
+    meta = read_json(folder / "meta.json")
+    made = datetime.fromtimestamp((folder / "losses.csv").stat().st_mtime, tz=UTC)
+    commits = [_short(commit) for commit in meta["commits"]]
+    return {"date": f"{made:%Y-%m-%d}", "commits": commits, "commands": [meta["command"]]}
+
+
+def _short(commit: str) -> str:
+    """Return the first digits of a commit, with the + that says that files differed from it."""
+    return commit[:7] + "+" * commit.endswith("+")
+
+
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a table with six significant digits: more than a page shows."""
+    with atomic_write(path) as file:
+        file.write(table.to_csv(index=False, float_format="%.6g").encode())
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    with atomic_write(path) as file:
+        file.write((json.dumps(value, indent=2) + "\n").encode())

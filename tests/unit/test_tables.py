@@ -1,0 +1,183 @@
+"""Tables of pages come from their CSV files, and nobody can type another number."""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from agents.cli.main import main as habnn
+from real_scripts import script
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = script("tables")
+fill = script("_tables")["fill"]
+
+# Pages whose tables of numbers are still typed: notebooks, and what waits for its CSV files.
+TYPED = {"control-notes.md", "peers-notes.md", "network.md", "paper.md", "regression-protocols.md"}
+
+PAGE = """# A page
+
+<!-- table: results/study.csv
+rows: agent = habnn, noop
+columns: window = 1-60, 201-300
+heads: steps {}
+cell: {mean:.1f} [{mean_low:.1f}, {mean_high:.1f}] else {mean:.1f}
+where: setpoint = 100
+-->
+
+<!-- /table -->
+
+Text below.
+"""
+FILLED = """| agent | steps 1-60 | steps 201-300 |
+| --- | --- | --- |
+| habnn, ours | 290.2 [280.0, 300.0] | 230.0 |
+| noop | 298.0 [297.0, 299.0] | - |
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Return a folder with a README, a page and the files behind it."""
+    results = tmp_path / "docs/results"
+    results.mkdir(parents=True)
+    (tmp_path / "README.md").write_text("# Nothing to fill\n")
+    (results / "page.md").write_text(PAGE)
+    (results / "labels.csv").write_text('axis,name,label\nagent,habnn,"habnn, ours"\nmethod,noop,no agent\n')
+    (results / "study.csv").write_text(
+        "agent,setpoint,window,mean,mean_low,mean_high\n"
+        "habnn,100,1-60,290.21,280,300\nhabnn,100,201-300,230,,\nnoop,100,1-60,298,297,299\nnoop,50,1-60,170,1,2\n"
+    )
+    return tmp_path
+
+
+def page(root):
+    return (root / "docs/results/page.md").read_text()
+
+
+def call(root, *flags):
+    return SCRIPT["main"](["--root", str(root), *flags])
+
+
+def test_tables_are_filled_from_the_file(root):
+    assert call(root) == 0
+    assert FILLED in page(root)
+    assert page(root).endswith("Text below.\n")
+
+
+def test_tables_that_are_filled_pass_the_check_and_stay(root):
+    call(root)
+    before = page(root)
+    assert call(root, "--check") == 0
+    assert call(root) == 0
+    assert page(root) == before
+
+
+def test_check_finds_a_number_that_was_typed(root, capsys):
+    call(root)
+    changed = page(root).replace("290.2", "230.2")
+    (root / "docs/results/page.md").write_text(changed)
+    capsys.readouterr()
+    assert call(root, "--check") == 1
+    assert "docs/results/page.md: differs from its CSV files" in capsys.readouterr().out
+    assert page(root) == changed
+
+
+def test_check_finds_a_file_that_was_replaced(root):
+    call(root)
+    path = root / "docs/results/study.csv"
+    path.write_text(path.read_text().replace("290.21", "250"))
+    assert call(root, "--check") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("agent = habnn, noop", "agent = habnn, none", "agent of study.csv must be one of habnn, noop, got 'none'"),
+        ("setpoint = 100", "setpoint = 7", "where must choose rows of study.csv, got none"),
+        ("where: setpoint = 100\n", "", "study.csv must have one row per agent and window"),
+        ("heads:", "head:", "settings must be of"),
+        ("results/study.csv", "results/other.csv", "other.csv must be an existing path"),
+        ("<!-- /table -->", "", "must have one '<!-- /table -->', got 1 and 0"),
+    ],
+)
+def test_tables_raise_on_a_wrong_comment(root, capsys, old, new, message):
+    (root / "docs/results/page.md").write_text(PAGE.replace(old, new))
+    assert call(root) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_also_shows_a_column_behind_the_first(root):
+    (root / "docs/results/page.md").write_text(PAGE.replace("columns:", "also: setpoint\ncolumns:"))
+    assert call(root) == 0
+    assert "| agent | setpoint | steps 1-60 |" in page(root)
+    assert "| noop | 100 | 298.0 [297.0, 299.0] | - |" in page(root)
+
+
+def test_fields_give_one_line_per_row(root):
+    comment = "<!-- table: results/study.csv\nfields: who = {agent} | loss = {mean:.0f}\nwhere: window = 1-60\n-->\n"
+    text = fill(f"{comment}\n<!-- /table -->\n", root / "docs")
+    assert "| who | loss |\n| --- | --- |\n| habnn | 290 |\n| noop | 298 |\n| noop | 170 |\n" in text
+
+
+def test_study_shows_date_commit_and_command(root):
+    about = {"date": "2026-11-18", "commits": ["abc1234"], "commands": ["habnn compare"], "note": "On a busy machine."}
+    (root / "docs/results/study.json").write_text(json.dumps(about))
+    text = fill("<!-- study: results/study.json -->\n\n<!-- /study -->\n", root / "docs")
+    assert "Made on 2026-11-18 with the code of commit abc1234. On a busy machine.\n\n```\nhabnn compare\n```" in text
+
+
+def test_results_folder_becomes_files_table_and_picture(root, tmp_path, capsys):
+    folder = tmp_path / "results/study"
+    flags = ["--agents", "noop", "random", "--runs", "2", "--steps", "60", "--jobs", "1", "--out", str(folder)]
+    assert habnn(["compare", *flags]) == 0
+    (root / "docs/results/page.md").write_text(PAGE.replace("= habnn, noop", "").replace(" = 1-60, 201-300", ""))
+    assert call(root, "--folder", str(folder)) == 0
+    summary = pd.read_csv(folder / "summary.csv").set_index("agent")
+    small = pd.read_csv(root / "docs/results/study.csv").set_index("agent")
+    assert small["mean"].to_dict() == pytest.approx(summary["mean"].to_dict(), rel=1e-5)
+    assert not [column for column in small if column.startswith("p_better")]
+    pairs = pd.read_csv(root / "docs/results/study-pairs.csv")
+    assert pairs[["agent", "other", "runs_paired"]].values.tolist() == [["noop", "random", 2]]
+    about = json.loads((root / "docs/results/study.json").read_text())
+    assert re.fullmatch(r"[0-9a-f]{7}\+?|unknown\+?", about["commits"][0])
+    assert (root / "docs/results/study.png").read_bytes().startswith(b"\x89PNG")
+    assert f"| noop | {summary['mean']['noop']:.1f} [" in page(root)
+
+
+def test_benchmark_file_becomes_a_table(root):
+    rows = [{"section": "env", "name": "step", "microseconds": 7.7, "ratio": 7.2, "bar": 5.0, "passed": True}]
+    machine = {"processors": 2, "platform": "Linux", "python": "3.11.7"}
+    content = {"command": "habnn benchmark", "commit": 40 * "a" + "+", "results": rows, **machine}
+    (root / "benchmark.json").write_text(json.dumps(content))
+    assert call(root, "--benchmark", str(root / "benchmark.json")) == 0
+    assert pd.read_csv(root / "docs/results/benchmark.csv").to_dict("records") == rows
+    assert json.loads((root / "docs/results/benchmark.json").read_text())["commits"] == ["aaaaaaa+"]
+
+
+def test_tables_of_this_repository_are_those_of_their_files():
+    assert SCRIPT["main"](["--check"]) == 0
+
+
+def typed_tables(text):
+    """Return the lines of tables with two or more cells that are numbers, outside of what the script fills."""
+    rest = re.sub(r"<!-- table: .*?<!-- /table -->", "", text, flags=re.DOTALL)
+    number = re.compile(r"^\s*-?\d+(\.\d+)?( \[.*\])?\s*$")
+    return [
+        line
+        for line in rest.splitlines()
+        if line.startswith("|") and sum(bool(number.match(cell)) for cell in line.split("|")) >= 2
+    ]
+
+
+def test_typed_tables_are_found():
+    assert typed_tables("| habnn | 1.0 [0.9, 1.1] | -2 |\n| one | number 3 |\n") == ["| habnn | 1.0 [0.9, 1.1] | -2 |"]
+    assert typed_tables(f"<!-- table: a.csv -->\n{FILLED}<!-- /table -->") == []
+
+
+@pytest.mark.parametrize("path", SCRIPT["pages"](ROOT), ids=lambda path: path.name)
+def test_no_table_of_numbers_is_typed(path):
+    found = typed_tables(path.read_text())
+    assert found == [] or path.name in TYPED
