@@ -1,7 +1,8 @@
 """ModelChoice: several dynamics models learn side by side, and the one that predicts losses best is used."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ Array = NDArray[np.float64]
 _BLOCK = 15  # steps that are predicted at once: errors of one step say little about plans
 _RATE = 0.2  # weight of the newest block in a model's mean error, once there are more than five
 _BETTER = 0.75  # a later model is used if its mean error is below this part of all earlier ones'
+_START = "start_"  # prefix of the models at the start of the running block, in a snapshot
 _FED_BACK = 2  # past outputs among the inputs of the candidates that have any
 
 
@@ -56,10 +58,9 @@ def model_forms(plant: Plant, bounds: Bounds) -> list[dict[str, Any]]:
 class ModelChoice:
     """A `DynamicsModel` that is the best of several.
 
-    All models learn from every step. After each block of steps every model is asked for the losses of the block, from
-    its start and under the actions that were taken. Used from then on is the first model whose errors, in the mean over
-    the recent blocks, are near to the smallest ones. (The models have learned from the block by then; what is tested is
-    whether their predictions hold when they feed on each other over the length of a plan.)
+    All models learn from every step. After each block of steps every model is asked, as it was at the start of the
+    block, for the losses of the block under the actions that were taken. Used from then on is the first model whose
+    errors, in the mean over the recent blocks, are near to the smallest ones.
 
     Parameters
     ----------
@@ -73,7 +74,8 @@ class ModelChoice:
         self.used = 0
         self._errors = np.zeros(len(self.models))
         self._n_blocks = 0
-        self._start = self.memory  # of the running block
+        self._judged = deepcopy(self.models)  # take the states in which the models are judged
+        self._start = [model.snapshot() for model in self.models]  # of the running block
         self._actions: list[Array] = []
         self._losses: list[float] = []
 
@@ -124,15 +126,16 @@ class ModelChoice:
         self._begin_block()
 
     def _begin_block(self) -> None:
-        self._start, self._actions, self._losses = self.memory, [], []
+        self._start, self._actions, self._losses = [model.snapshot() for model in self.models], [], []
 
     def _choose(self) -> None:
-        """Compare the losses of the block with those that the models predict from its start, and choose."""
+        """Compare the losses of the block with those that the models predicted at its start, and choose."""
         actions, losses = np.stack(self._actions)[None], np.array(self._losses)
         self._n_blocks += 1
         rate = max(_RATE, 1 / self._n_blocks)
-        for k, (model, memory) in enumerate(zip(self.models, self._start, strict=True)):
-            predicted = self._plant.loss(actions, model.forecast(memory, actions).observations)[0]
+        for k, (model, start) in enumerate(zip(self._judged, self._start, strict=True)):
+            model.restore(start)
+            predicted = self._plant.loss(actions, model.forecast(model.memory, actions).observations)[0]
             error = float(np.mean(np.abs(predicted - losses)))
             self._errors[k] += rate * ((error if np.isfinite(error) else np.inf) - self._errors[k])
         self.used = int(np.argmax(self._errors <= self._errors.min() / _BETTER))  # the first one that is good enough
@@ -191,7 +194,7 @@ class ModelChoice:
         }
         for k, (model, start) in enumerate(zip(self.models, self._start, strict=True)):
             found |= {f"{k}_{name}": part for name, part in model.snapshot().items()}
-            found |= {f"{k}_start_{name}": np.array(part) for name, part in start._asdict().items()}
+            found |= {f"{_START}{k}_{name}": part.copy() for name, part in start.items()}
         return found
 
     def restore(self, snapshot: Snapshot, keep_memory: bool = False) -> None:
@@ -203,7 +206,7 @@ class ModelChoice:
         if keep_memory:
             self._begin_block()
             return
-        self._start = tuple(Memory(**_part(snapshot, f"{k}_start_")) for k in range(len(self.models)))
+        self._start = [_part(snapshot, f"{_START}{k}_") for k in range(len(self.models))]
         self._actions, self._losses = list(np.array(snapshot["actions"])), np.array(snapshot["losses"]).tolist()
 
 
@@ -218,5 +221,5 @@ class _OfMany:
         return self._forecaster.forecast(memory[self._place], sequences)
 
 
-def _part(snapshot: Snapshot, prefix: str) -> Mapping[str, NDArray[Any]]:
+def _part(snapshot: Snapshot, prefix: str) -> dict[str, NDArray[Any]]:
     return {name.removeprefix(prefix): part for name, part in snapshot.items() if name.startswith(prefix)}
