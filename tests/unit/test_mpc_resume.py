@@ -26,16 +26,19 @@ def test_learn_resumes_step_for_step_over_the_end_of_an_episode():
     assert_same_steps(ours, steps_of(whole, 17))
 
 
-def test_load_resumes_step_for_step_in_mid_episode(tmp_path):
-    agent, whole = habnn(plant()), habnn(plant())
-    first = steps_of(agent, 15)
+@pytest.mark.parametrize("target", ["log", None])  # None: chosen among several, here in the middle of a block
+def test_load_resumes_step_for_step_in_mid_episode(tmp_path, target):
+    settings = {"model": {"target": target}, "exploration": {"excitation": {"budget": 10.0}}}
+    agent, whole = habnn(plant(), **settings), habnn(plant(), **settings)
+    first = steps_of(agent, 22)
     agent.save(tmp_path / "agent")
     state = agent.env.unwrapped.get_state()
     env = benchmark()
     env.reset()
     env.unwrapped.set_state(state)
     loaded = agents.load(tmp_path / "agent", env)
-    assert_same_steps(first + steps_of(loaded, 15, resume=True), steps_of(whole, 30))
+    assert_same_steps(first + steps_of(loaded, 33, resume=True), steps_of(whole, 55))
+    assert whole._probes.spent > 0
 
 
 def test_load_resumes_from_a_checkpoint_written_by_a_callback(tmp_path):
