@@ -25,6 +25,7 @@ Array = NDArray[np.float64]
 _BLOCK = 15  # steps that are predicted at once: errors of one step say little about plans
 _RATE = 0.2  # weight of the newest block in a model's mean error, once there are more than five
 _BETTER = 0.75  # a later model is used if its mean error is below this part of all earlier ones'
+_FAILED = 10.0  # error of a model whose predictions are not finite, in units of the largest one that is
 _START = "start_"  # prefix of the models at the start of the running block, in a snapshot
 _FED_BACK = 2  # past outputs among the inputs of the candidates that have any
 
@@ -100,8 +101,9 @@ class ModelChoice:
     def observe(self, action: ArrayLike, observation: ArrayLike) -> None:
         """Learn from the observation that followed `action`; raise ValueError, unchanged, if it is not finite."""
         taken, after = np.array(action, dtype=np.float64), np.array(observation, dtype=np.float64)
-        for model in self.models:
-            model.observe(taken, after)
+        self.models[0].observe(taken, after)
+        for model in self.models[1:]:
+            _observe_or_skip(model, taken, after)
         self._actions.append(taken)
         self._losses.append(float(self._plant.loss(taken, after)))
         if len(self._losses) == _BLOCK:
@@ -131,13 +133,17 @@ class ModelChoice:
     def _choose(self) -> None:
         """Compare the losses of the block with those that the models predicted at its start, and choose."""
         actions, losses = np.stack(self._actions)[None], np.array(self._losses)
-        self._n_blocks += 1
-        rate = max(_RATE, 1 / self._n_blocks)
+        errors = np.empty(len(self.models))
         for k, (model, start) in enumerate(zip(self._judged, self._start, strict=True)):
             model.restore(start)
             predicted = self._plant.loss(actions, model.forecast(model.memory, actions).observations)[0]
-            error = float(np.mean(np.abs(predicted - losses)))
-            self._errors[k] += rate * ((error if np.isfinite(error) else np.inf) - self._errors[k])
+            errors[k] = np.mean(np.abs(predicted - losses))
+        finite = np.isfinite(errors)
+        if not finite.any():  # no evidence
+            return
+        errors[~finite] = _FAILED * errors[finite].max()
+        self._n_blocks += 1
+        self._errors += max(_RATE, 1 / self._n_blocks) * (errors - self._errors)
         self.used = int(np.argmax(self._errors <= self._errors.min() / _BETTER))  # the first one that is good enough
 
     # ------------------------------------------------------------------ the model in use
@@ -208,6 +214,14 @@ class ModelChoice:
             return
         self._start = [_part(snapshot, f"{_START}{k}_") for k in range(len(self.models))]
         self._actions, self._losses = list(np.array(snapshot["actions"])), np.array(snapshot["losses"]).tolist()
+
+
+def _observe_or_skip(model: DynamicsModel, action: Array, observation: Array) -> None:
+    """Let a model learn from a step that another one has learned from, unless it is too large for this one."""
+    try:
+        model.observe(action, observation)
+    except ValueError:
+        model.skip(action, observation)
 
 
 class _OfMany:

@@ -1,5 +1,7 @@
 """ModelChoice: the form of a model that foresees losses is found from the plant's own steps."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,61 @@ def test_choice_pretrain_changes_nothing_where_a_log_does_not_fit():
         choice.pretrain((np.full((3, 2), np.nan), np.zeros((3, 1)), np.zeros((3, 2)), np.zeros(3)))
     for name, part in choice.snapshot().items():
         np.testing.assert_array_equal(part, before[name])
+
+
+class Stub:
+    """A model that predicts one loss for ever, and may refuse observations."""
+
+    memory = None
+
+    def __init__(self, value, largest=np.inf):
+        self.value, self.largest, self.learned, self.skipped = value, largest, 0, 0
+
+    def observe(self, action, observation):  # noqa: ARG002
+        if observation[1] > self.largest:
+            raise ValueError("too large")
+        self.learned += 1
+
+    def skip(self, action, observation=None):  # noqa: ARG002
+        self.skipped += 1
+
+    def snapshot(self):
+        return {}
+
+    def restore(self, snapshot, keep_memory=False):
+        pass
+
+    def forecast(self, memory, sequences):  # noqa: ARG002
+        observations = np.zeros((*sequences.shape[:2], 2))
+        observations[..., 1] = self.value
+        return SimpleNamespace(observations=observations)
+
+
+def played(models, losses):
+    choice = ModelChoice(PLANT, models)
+    for loss in losses:
+        choice.observe(np.zeros(1), np.array([0.5, loss]))
+    return choice
+
+
+def test_choice_is_the_first_model_that_is_near_to_the_best():
+    assert played([Stub(8.0), Stub(9.0)], [10.0] * 15).used == 1  # errors 2 and 1
+    assert played([Stub(8.8), Stub(9.0)], [10.0] * 15).used == 0  # errors 1.2 and 1: not worth another form
+    assert played([Stub(8.0), Stub(9.0)], [10.0] * 14).used == 0  # no block is complete
+
+
+def test_choice_recovers_from_predictions_and_losses_that_are_not_finite():
+    bad = Stub(np.nan)
+    choice = played([bad, Stub(9.0)], [10.0] * 15)
+    assert choice.used == 1
+    for loss in [np.nan] * 15 + [10.0] * 150:
+        bad.value = 10.0
+        choice.observe(np.zeros(1), np.array([0.5, loss]))
+    assert choice.used == 0
+
+
+def test_step_that_one_model_refuses_is_skipped_by_it_alone():
+    choice = played([Stub(1.0), Stub(1.0, largest=5.0)], [3.0, 7.0, 4.0])
+    assert [(model.learned, model.skipped) for model in choice.models] == [(3, 0), (2, 1)]
+    with pytest.raises(ValueError, match="too large"):
+        played([Stub(1.0, largest=5.0), Stub(1.0)], [7.0])
