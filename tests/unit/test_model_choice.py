@@ -110,10 +110,10 @@ class Stub:
         self.skipped += 1
 
     def snapshot(self):
-        return {}
+        return {"value": np.array(self.value)}
 
-    def restore(self, snapshot, keep_memory=False):
-        pass
+    def restore(self, snapshot, keep_memory=False):  # noqa: ARG002
+        self.value = float(snapshot["value"])
 
     def forecast(self, memory, sequences):  # noqa: ARG002
         observations = np.zeros((*sequences.shape[:2], 2))
