@@ -41,7 +41,8 @@ def test_benchmark_measures_the_decision_section(tmp_path, monkeypatch, capsys):
 def test_benchmark_ensembles_are_of_the_sizes_in_their_names():
     """PETS's four layers of 200, and two layers as wide as the network of the default agent."""
     large, lean = section.ENSEMBLES.items()
-    (width,) = agents.make("habnn", gym.make("IndustrialBenchmark-v0")).model.network.settings.hidden
+    default = agents.make("habnn", gym.make("IndustrialBenchmark-v0")).model
+    ((width,),) = {model.network.settings.hidden for model in default.models}
     for (name, settings), n_layers, units in ((large, 4, 200), (lean, 2, width)):
         assert settings["hidden"] == (units,) * n_layers
         assert name.endswith(f"{n_layers} layers of {units}")
