@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 _FIRST = 10  # planned steps before the first probe
 _EVERY = 5  # planned steps between two looks for a worthwhile probe
 _AFTER = 10  # steps after a wave in which its effects count
+_NOTHING = 1e-100  # cost of a probe that costs nothing: gains are divided by it
 _LEAST_COST = 0.02  # of a step of a probe, in parts of the level of the losses: what is free today may not be tomorrow
 
 
@@ -45,7 +46,7 @@ class Probes:
     """
 
     def __init__(self, settings: Probing, plant: Plant, bounds: Bounds) -> None:
-        self._settings, self._plant = settings, plant
+        self._settings, self._plant, self._bounds = settings, plant, bounds
         self._low, self._high = bounds.action_low, bounds.action_high
         self._candidates = _candidates(settings, speeds(plant, bounds))
         self.spent = 0.0  # loss that the probes so far were expected to cost
@@ -78,8 +79,8 @@ class Probes:
         forecast = model.forecast(model.memory, sequences)
         costs = self._costs(forecast, sequences) + _LEAST_COST * level * self._durations()
         gains = np.maximum(forecast.information[1:] - forecast.information[0], 0.0)
-        best = int(np.argmax(gains / costs))
-        if self.spent + costs[best] <= self._settings.budget * level * np.sqrt(n_planned):
+        best = int(np.argmax(gains / np.maximum(costs, _NOTHING)))
+        if gains[best] > 0 and self.spent + costs[best] <= self._settings.budget * level * np.sqrt(n_planned):
             self.spent += float(costs[best])
             self.probe = self._candidates[best]._replace(began=n_planned)
 
@@ -89,8 +90,8 @@ class Probes:
     def _sequences(self, plan: Array) -> Array:
         """Return the plan, and the plan with each probe in place of one actuator, (n + 1, steps, n_actions)."""
         n_steps = int(self._durations().max()) + _AFTER
-        rest = np.zeros((max(n_steps - len(plan), 0), plan.shape[1]))
-        sequences = np.repeat(np.concatenate([plan, rest])[None, :n_steps], len(self._candidates) + 1, axis=0)
+        whole = self._plant.continued(plan[None, :n_steps], max(n_steps - len(plan), 0), self._bounds)
+        sequences = np.repeat(whole, len(self._candidates) + 1, axis=0)
         for sequence, probe in zip(sequences[1:], self._candidates, strict=True):
             sequence[: 4 * probe.quarter, probe.actuator] = self._wave(probe)
         return np.asarray(np.clip(sequences, self._low, self._high))

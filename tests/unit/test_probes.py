@@ -110,3 +110,13 @@ def test_probes_continue_from_their_state():
     assert copy.get_state() == probes.get_state()
     for n in range(100, 130):
         np.testing.assert_array_equal(copy.action(np.zeros(2), n), probes.action(np.zeros(2), n))
+
+
+def test_probe_that_teaches_nothing_is_not_played():
+    assert chosen(Teacher(teaches=(0.0, 0.0))).probe is None
+
+
+def test_probe_is_found_where_losses_are_zero():
+    probes = Probes(Probing(), PLANT, BOUNDS)
+    probes.choose(Teacher(), PLAN, 100, 0.0)
+    assert probes.probe is not None  # it costs nothing
