@@ -117,7 +117,7 @@ class MPCAgent(RecurrentAgent):
         self._rest_action: Array = np.clip(rest, self._low, self._high)
         self._plan: Plan | None = None
         self._as_before: StepPrediction | None = None  # prediction for the plant as it was before a change
-        self._sensors = SensorCheck(self.name, self._bounds)
+        self._sensors = SensorCheck(self.name, self._bounds, self.plant)
         self._motion, self._probes = self._excitation(), self._make_probes()
         self._monitor = LossMonitor()
         self._limits = LimitMonitor(self.name, self.plant.chance_limits)
@@ -167,7 +167,7 @@ class MPCAgent(RecurrentAgent):
     def _begin(self, observation: NDArray[Any], info: dict[str, Any]) -> None:  # noqa: ARG002
         self.model.begin(self._checked(observation))
         self._plan = None
-        self._sensors.begin()
+        self._sensors.begin(observation)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose(observation).astype(self.env.action_space.dtype)
@@ -266,6 +266,7 @@ class MPCAgent(RecurrentAgent):
         progress = self._motion.get_state()
         self._motion, self._probes = self._excitation(), self._make_probes()
         self._motion.set_state(progress)
+        self._sensors.take_over(self.plant)
         self._plan, self._snapshot = None, self.model.snapshot()
 
     def _keep_snapshot(self) -> None:
@@ -348,6 +349,7 @@ class MPCAgent(RecurrentAgent):
             "monitor": self._monitor.get_state(),
             "searching": self._log is not None,
             "actuators": None if found is None else [found.entries, found.steps],
+            "sensors": self._sensors.get_state(),
             "levels": self._limits.levels.tolist(),
         }
         return state, model | plan | log
@@ -359,6 +361,7 @@ class MPCAgent(RecurrentAgent):
         self._motion.set_state(state["motion"])
         if self._probes is not None:
             self._probes.set_state(state["probes"])
+        self._sensors.set_state(state["sensors"])
         self._limits.levels = np.array(state["levels"])
         self._log = StepLog() if state["searching"] else None
         if f"{_LOG}actions" in arrays:

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from habnn_control.control.encoder import Encoder
 from habnn_control.control.model import Forecast, Forecaster, Memory, Snapshot, StepPrediction, Transitions
+from habnn_control.control.monitor import HALF_WIDTH
 
 Array = NDArray[np.float64]
 _MEMORY = "memory_"  # prefix of the memory's arrays in a snapshot
@@ -60,6 +61,26 @@ class EncodedModel(ABC):
     def predict_as_marked(self, action: ArrayLike) -> StepPrediction:
         """Predict the observation after `action`; the same as `predict` unless a subclass follows hidden states."""
         return self.predict(action)
+
+    def errors(self, prediction: StepPrediction, observation: ArrayLike) -> Array:
+        """Return how far the outputs of the next observation are from its prediction, in standard deviations.
+
+        Both are compared as the model learns them, logarithms as logarithms: there the interval is symmetric.
+
+        Parameters
+        ----------
+        prediction : StepPrediction
+        observation : array_like, shape (n_observed,)
+
+        Returns
+        -------
+        array, shape (n_outputs,)
+        """
+        low, high = np.array(observation, dtype=np.float64), np.array(observation, dtype=np.float64)
+        low[prediction.indices], high[prediction.indices] = prediction.low, prediction.high
+        ends = [self.encoder.target(self._memory, end) for end in (low, high)]
+        width = np.maximum((ends[1] - ends[0]) / (2 * HALF_WIDTH), np.finfo(np.float64).tiny)
+        return np.asarray((self.encoder.target(self._memory, observation) - (ends[0] + ends[1]) / 2) / width)
 
     # ------------------------------------------------------------------ learning
 

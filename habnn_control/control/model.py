@@ -231,6 +231,9 @@ class DynamicsModel(Forecaster, Protocol):
     def predict(self, action: ArrayLike) -> StepPrediction:
         """Predict the observation after `action` in the running episode."""
 
+    def errors(self, prediction: StepPrediction, observation: ArrayLike) -> Array:
+        """Return how far the outputs of an observation are from its prediction, in predictive standard deviations."""
+
     def mark(self) -> None:
         """Take the hidden states of now as those of `predict_as_marked`."""
 

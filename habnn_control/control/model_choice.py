@@ -156,6 +156,10 @@ class ModelChoice:
         """Predict the observation after `action` if hidden states of the plant were as they were at `mark`."""
         return self.model.predict_as_marked(action)
 
+    def errors(self, prediction: StepPrediction, observation: ArrayLike) -> Array:
+        """Return how far the outputs of an observation are from its prediction, in predictive standard deviations."""
+        return self.model.errors(prediction, observation)
+
     def forecast(self, memory: tuple[Memory, ...], sequences: Array) -> Forecast:
         """Return the forecast for action sequences (n, horizon, n_actions) that start from `memory`."""
         return self.model.forecast(memory[self.used], sequences)
