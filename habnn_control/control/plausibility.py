@@ -15,7 +15,8 @@ from math import log
 import numpy as np
 
 FAR = 6.0  # predictive standard deviations from which one reading is implausible
-_USUAL = 20  # recent errors, at least; their median is the unit if it exceeds 1: the model may be too sure
+_USUAL = 20  # recent errors, of which the standard deviation is the unit if it exceeds 1: the model may be too sure
+_DEVIATION = 1.4826  # of normal errors, in medians of their magnitudes
 _CONFIRMED = 3  # implausible readings in a row that are a change
 _BY_CHANCE = 1e-6  # probability of equal readings in a row from which they are no chance
 _AFTER_JUMP = 0.05  # the same after an implausible jump, which is half of the evidence
@@ -24,8 +25,7 @@ _SCATTER = 0.1  # of the predictive standard deviation: changes above it are sca
 _CONSTANT_FOR = 100  # steps after which a value that does not change is believed
 _DOUBTED_FOR = 50  # steps after which a position is believed
 _AGREES = 0.5  # of the largest move: a position as near to the commanded one is where it should be
-_MOVES = 1e-3  # of the largest move: what counts as a commanded move
-_FOLLOWS = 0.1  # of the largest move: error of a move that follows an action
+_MOVES = 1e-3  # of the largest move: what counts as a move
 _FOLLOWED = 2  # moves in a row that show that a position elsewhere is real
 
 
@@ -56,7 +56,7 @@ class OutputSensor:
             Whether it lies at a bound of the observation space, where a plant may rest.
         """
         ready = len(self.errors) == _USUAL
-        far = ready and abs(error) > FAR * max(1.0, float(np.median(self.errors)))
+        far = ready and abs(error) > FAR * max(1.0, _DEVIATION * float(np.median(self.errors)))
         self.errors = [*self.errors, abs(error)][-_USUAL:]
         change = None if self.last is None else abs(reading - self.last)
         self.last = reading
@@ -113,13 +113,16 @@ class ActuatorSensor:
         self.commanded = min(max(before + move, low), high)
         if reading is None:
             return "plausible"
-        if abs(reading - self.commanded) <= _AGREES * largest:
-            if reading != own or abs(self.commanded - before) <= _MOVES * largest:
-                self.doubts = 0
+        near = abs(reading - self.commanded) <= _AGREES * largest
+        rests = reading == own and abs(self.commanded - before) > _MOVES * largest
+        if near and not rests:
+            self.commanded, self.doubts, self.follows = reading, 0, 0
+            return "plausible"
+        if near and self.doubts <= _DOUBTED_FOR:
             return "plausible"
         if own is not None:
             there = min(max(own + move, low), high)
-            moved = abs(there - own) > _MOVES * largest and abs(reading - there) <= _FOLLOWS * largest
+            moved = abs(there - own) > _MOVES * largest and abs(reading - there) < 0.5 * abs(there - own)
             self.follows = self.follows + 1 if moved else 0
         self.doubts += 1
         if self.follows >= _FOLLOWED or self.doubts > _DOUBTED_FOR:
