@@ -226,15 +226,24 @@ class Agent(ABC):
 
     def _checked(self, observation: NDArray[Any]) -> NDArray[Any]:
         """Return an observation or a batch of them as an array; raise unless it is finite and of the right shape."""
+        observation = self._shaped(observation)
+        if not np.isfinite(observation).all():
+            raise ValueError(
+                f"{self.name}: observation must have finite values, got {observation}; pass what the environment "
+                "returned."
+            )
+        return observation
+
+    def _shaped(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Return an observation or a batch of them as an array; raise unless it is of the right shape."""
         observation = np.asarray(observation)
         shape = self.env.observation_space.shape or ()
         if shape not in (observation.shape, observation.shape[1:]):
-            wish, found = f"shape {shape} or {('n', *shape)}", str(observation.shape)
-        elif not np.isfinite(observation).all():
-            wish, found = "finite values", str(observation)
-        else:
-            return observation
-        raise ValueError(f"{self.name}: observation must have {wish}, got {found}; pass what the environment returned.")
+            raise ValueError(
+                f"{self.name}: observation must have shape {shape} or {('n', *shape)}, got {observation.shape}; pass "
+                "what the environment returned."
+            )
+        return observation
 
     def _reset(self) -> NDArray[Any]:
         observation: NDArray[Any]
@@ -273,7 +282,12 @@ class Agent(ABC):
 
 
 class RecurrentAgent(Agent):
-    """An agent whose actions depend on the past of an episode, in `predict` too."""
+    """An agent whose actions depend on the past of an episode, in `predict` too.
+
+    A subclass whose `predict` copes with entries that are missing has `fills_gaps`; it raises where it cannot.
+    """
+
+    fills_gaps: ClassVar[bool] = False
 
     def predict(
         self,
@@ -290,6 +304,7 @@ class RecurrentAgent(Agent):
         Parameters
         ----------
         observation : array, shape of the observation space, or a batch of such arrays
+            Finite, at least at the start of an episode.
         state : any
             Returned by the call before.
         episode_start : array of bool, optional
@@ -302,7 +317,7 @@ class RecurrentAgent(Agent):
         action : array
         state : any
         """
-        observation = self._checked(observation)
+        observation = self._shaped(observation) if self.fills_gaps else self._checked(observation)
         if observation.shape == self.env.observation_space.shape:
             start = episode_start is not None and bool(np.all(episode_start))
             return self._predict_one(observation, None if start else state, deterministic)

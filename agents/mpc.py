@@ -85,6 +85,7 @@ class MPCAgent(RecurrentAgent):
     """
 
     default_name: ClassVar[str] = "mpc"
+    fills_gaps: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class MPCAgent(RecurrentAgent):
         self._sensors.begin(observation)
 
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
-        action = self._choose(observation).astype(self.env.action_space.dtype)
+        action = self._choose(self._sensors.complete(observation)).astype(self.env.action_space.dtype)
         self.prediction = self.model.predict(action)
         if self._monitor.regret == 0.0:
             self.model.mark()
@@ -293,8 +294,9 @@ class MPCAgent(RecurrentAgent):
         """Plan without learning; deterministic leaves out information, optimism and Thompson sampling."""
         exploration = self.exploration.exploiting() if deterministic else self.exploration
         if state is None:
-            memory, plan, n_steps = self.model.first_memory(observation), None, 0
+            memory, plan, n_steps = self.model.first_memory(self._checked(observation)), None, 0
         else:
+            observation = self._sensors.completed(observation, state.action, self.model, state.memory)
             memory = self.model.next_memory(state.memory, state.action, observation)
             plan, n_steps = state.plan, state.n_steps
         plan = self._search(exploration, memory, self._rng(n_steps), plan)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from agents.base import Step
 from habnn_control.control.model import DynamicsModel, StepPrediction
@@ -66,6 +66,28 @@ class SensorCheck:
         for entry, position in self._positions.items():
             position.commanded = position.own = float(observation[entry])
 
+    def complete(self, observation: NDArray[Any]) -> NDArray[Any]:
+        """Return the last observation, its entries that were not measured filled in."""
+        return observation if self._held is None else self._held
+
+    def completed(self, observation: NDArray[Any], action: Array, model: DynamicsModel, memory: Any) -> NDArray[Any]:
+        """Return an observation with missing and impossible entries as the model expects them after an action.
+
+        What it needs of the past is the memory of the model before the action; nothing is learned or logged.
+        """
+        values = np.array(observation, dtype=np.float64)
+        inside = self._inside(values)
+        return observation if inside.all() else np.where(inside, values, self._expected(action, model, memory))
+
+    def _inside(self, values: Array) -> NDArray[np.bool_]:
+        """Return which entries are finite and in the observation space."""
+        return np.asarray(np.isfinite(values) & (values >= self._low) & (values <= self._high))
+
+    def _expected(self, action: ArrayLike, model: DynamicsModel, memory: Any) -> Array:
+        """Return the observation that the model expects after an action."""
+        actions = np.asarray(action, dtype=np.float64)[None, None]
+        return np.asarray(np.clip(model.forecast(memory, actions).observations[0, 0], self._low, self._high))
+
     # ------------------------------------------------------------------ one step
 
     def repaired(self, step: Step, model: DynamicsModel, prediction: StepPrediction | None) -> tuple[Step, bool]:
@@ -80,9 +102,8 @@ class SensorCheck:
         if self._held is not None:
             step = step._replace(observation=self._held)
         values = np.array(step.next_observation, dtype=np.float64)
-        finite = np.isfinite(values)
-        inside = finite & (values >= self._low) & (values <= self._high)
-        verdicts = {int(k): "outside" if finite[k] else "missing" for k in np.flatnonzero(~inside)}
+        inside = self._inside(values)
+        verdicts = {int(k): "outside" if np.isfinite(values[k]) else "missing" for k in np.flatnonzero(~inside)}
         verdicts |= self._inputs(np.asarray(step.action, dtype=np.float64), values, inside)
         if prediction is not None:
             verdicts |= self._predicted(model, prediction, values, inside)
@@ -142,9 +163,7 @@ class SensorCheck:
         filled = values.copy()
         lost = [entry for entry, kind in verdicts.items() if kind != "implausible"]
         if lost:
-            actions = np.asarray(step.action, dtype=np.float64)[None, None]
-            expected = model.forecast(model.memory, actions).observations[0, 0]
-            filled[lost] = np.clip(expected, self._low, self._high)[lost]
+            filled[lost] = self._expected(step.action, model, model.memory)[lost]
         if prediction is not None:
             doubtful = np.array([verdicts.get(int(entry)) == "implausible" for entry in prediction.indices])
             nearer = np.clip(values[prediction.indices], prediction.low, prediction.high)

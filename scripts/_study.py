@@ -55,10 +55,19 @@ def store_benchmark(path: Path, out: Path) -> list[Path]:
     return written
 
 
-def about(folder: Path) -> dict[str, Any]:
-    """Return date, commits and command of a results folder."""
+def store_made(path: Path, out: Path) -> list[Path]:
+    """Write NAME.csv and NAME.json, with date, commit and command, of a table NAME.csv beside a meta.json."""
+    written = [out / path.name, out / f"{path.stem}.json"]
+    _write_csv(written[0], pd.read_csv(path, keep_default_na=False, na_values=[""]))
+    minutes = read_json(path.parent / "meta.json")["wall_seconds"] / 60
+    _write_json(written[1], {**about(path.parent, path.name), "note": f"It took {minutes:.0f} minutes."})
+    return written
+
+
+def about(folder: Path, name: str = "losses.csv") -> dict[str, Any]:
+    """Return date, commits and command of a results folder, which is as old as one of its files."""
     meta = read_json(folder / "meta.json")
-    made = datetime.fromtimestamp((folder / "losses.csv").stat().st_mtime, tz=UTC)
+    made = datetime.fromtimestamp((folder / name).stat().st_mtime, tz=UTC)
     commits = [_short(commit) for commit in meta["commits"]]
     return {"date": f"{made:%Y-%m-%d}", "commits": commits, "commands": [meta["command"]]}
 

@@ -5,13 +5,16 @@ is not what we promise. docs/reliability.md explains the attacks and holds the t
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from habnn_control.support.command_line import fail, flag, parse
+import pandas as pd
+
+from habnn_control.experiments.provenance import write_meta
+from habnn_control.support.command_line import command, fail, flag, parse
 from habnn_control.support.files import atomic_write
 from habnn_control.support.names import check_choice
 
@@ -29,7 +32,7 @@ class Config:
     """Settings of the attacks."""
 
     sections: tuple[str, ...] = flag(tuple(SECTIONS), f"what to attack, any of {', '.join(SECTIONS)}")
-    out: str = flag("results/attack", "folder for attacks.md")
+    out: str = flag("results/attack", "folder for attack.csv")
     smoke: bool = flag(False, "a hundredth of the cases, to see that everything works")
 
 
@@ -42,21 +45,23 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         return fail(error)
     outcomes: list[Any] = []
+    began = perf_counter()
     for section in config.sections:
         start = perf_counter()
         outcomes += import_module(SECTIONS[section]).attack(0.01 if config.smoke else 1.0)
         print(f"{section}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
-    text = table(outcomes)
-    print(text)
-    with atomic_write(Path(config.out) / "attacks.md") as file:
-        file.write(f"{text}\n".encode())
+    found = table(outcomes)
+    print(found.to_csv(index=False), end="")
+    with atomic_write(Path(config.out) / "attack.csv") as file:
+        file.write(found.to_csv(index=False).encode())
+    write_meta(config.out, command(), perf_counter() - began, **asdict(config))
     return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
-def table(outcomes: list[Any]) -> str:
-    """Return the outcomes as a Markdown table."""
-    rows = [f"| {o.attack} | {o.cases} | {o.outcome} | {'yes' if o.passed else 'NO'} |" for o in outcomes]
-    return "\n".join(["| attack | cases | outcome | as promised |", "|---|---|---|---|", *rows])
+def table(outcomes: list[Any]) -> pd.DataFrame:
+    """Return the outcomes as a table."""
+    rows = [(o.attack, o.cases, o.outcome, "yes" if o.passed else "NO") for o in outcomes]
+    return pd.DataFrame(rows, columns=["attack", "cases", "outcome", "promised"])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ mean loss of the steps after a fault is more than 5 % above that of the undistur
 recovered from a change 100 steps after it. docs/reliability.md holds the table of a full run.
 """
 
+import logging
 import sys
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -90,6 +91,7 @@ def play_seed(task: Task) -> list[dict[str, Any]]:
     The undisturbed run of a new setpoint is that of an agent which has had this setpoint all the time.
     """
     config = task.config
+    logging.getLogger("agents").setLevel(logging.ERROR)  # a warning per fault and seed is what is asked for
     length = max(config.length, config.stopped, 1)
     faults = [chance(), *sensor_faults(config.length), *real_changes(config.stopped, config.to_setpoint)]
     agent = _agent(config, config.setpoint, task.seed)

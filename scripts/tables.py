@@ -2,7 +2,8 @@
 
 A table stands between two comments, of which the first one says what it shows (scripts/_tables.py has the details).
 With --folder, the small CSV behind a page and its picture are first made from a results folder of `habnn compare`; with
---benchmark, those of the page about speed from the file of `habnn benchmark --json`.
+--benchmark, those of the page about speed from the file of `habnn benchmark --json`; with --made, those of the page
+about reliability from what a script of this folder has written.
 """
 
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from _study import store_benchmark, store_study  # type: ignore[import-not-found]
+from _study import store_benchmark, store_made, store_study  # type: ignore[import-not-found]
 from _study_figure import draw_study  # type: ignore[import-not-found]
 from _tables import fill  # type: ignore[import-not-found]
 
@@ -27,6 +28,7 @@ class Config:
     folder: str = flag("", "results folder of `habnn compare`, to make docs/results/NAME.csv from")
     name: str = flag("", "name of the CSV file; that of the results folder by default")
     benchmark: str = flag("", "file of `habnn benchmark --json`, to make docs/results/benchmark.csv from")
+    made: str = flag("", "file NAME.csv of scripts/attack.py or sensor_faults.py, to make docs/results/NAME.csv from")
     figures: bool = flag(False, "draw the pictures of all studies anew, from their CSV files")
     check: bool = flag(False, "change nothing, and exit with 1 if a table differs from its CSV file")
     root: str = flag(str(ROOT), "folder with README.md and docs/")
@@ -56,6 +58,8 @@ def _prepare(config: Config, results: Path) -> Iterator[Path]:
         yield draw_study(results / f"{name}.csv")
     if config.benchmark:
         yield from store_benchmark(Path(config.benchmark), results)
+    if config.made:
+        yield from store_made(Path(config.made), results)
     if config.figures:
         for path in sorted(results.glob("*.csv")):
             if {"agent", "window", "mean"} <= set(path.read_text().partition("\n")[0].split(",")):

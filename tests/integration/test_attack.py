@@ -1,8 +1,12 @@
 """The real scripts/attack.py, and the page that shows its table."""
 
+import json
 import re
 from pathlib import Path
 
+import pandas as pd
+
+from habnn_control.experiments.provenance import write_meta
 from real_scripts import script
 
 ROOT = Path(__file__).parents[2]
@@ -12,11 +16,24 @@ ROWS = r"^\| ((?:network|files|plant|studies): [^|]+?) \| (\d+) \| ([^|]+) \| (y
 def test_attack_smoke_writes_a_table_of_outcomes_as_promised(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     assert script("attack")["main"](["--smoke", "--sections", "files", "plant", "--out", str(tmp_path)]) == 0
-    text = (tmp_path / "attacks.md").read_text()
-    assert text == capsys.readouterr().out
-    rows = re.findall(ROWS, text, flags=re.MULTILINE)
-    assert len(rows) == 5
-    assert all(int(cases) >= 12 and passed == "yes" for _, cases, _, passed in rows)
+    assert (tmp_path / "attack.csv").read_text() == capsys.readouterr().out
+    found = pd.read_csv(tmp_path / "attack.csv")
+    assert len(found) == 5
+    assert (found["cases"] >= 12).all()
+    assert set(found["promised"]) == {"yes"}
+
+
+def test_attack_table_is_stored_for_its_page(tmp_path):
+    (tmp_path / "docs/results").mkdir(parents=True)
+    (tmp_path / "README.md").write_text("")
+    (tmp_path / "attack.csv").write_text('attack,cases,outcome,promised\nfiles: all,3,"none, NA",yes\n')
+    write_meta(tmp_path, "python scripts/attack.py", 120.0)
+    flags = ["--made", str(tmp_path / "attack.csv"), "--root", str(tmp_path)]
+    assert script("tables")["main"](flags) == 0
+    assert (tmp_path / "docs/results/attack.csv").read_text() == (tmp_path / "attack.csv").read_text()
+    about = json.loads((tmp_path / "docs/results/attack.json").read_text())
+    assert about["commands"] == ["python scripts/attack.py"]
+    assert about["note"] == "It took 2 minutes."
 
 
 def test_attack_raises_on_unknown_section(capsys):
