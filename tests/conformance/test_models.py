@@ -176,3 +176,14 @@ def test_model_pretrains_and_refuses_a_log_that_does_not_fit(kind):
     model.pretrain(log)
     assert model.is_sound()
     assert np.isfinite(model.predict([0.0]).mean).all()
+
+
+@pytest.mark.parametrize(("kind", "plant", "target"), CASES)
+def test_model_errors_are_in_predictive_standard_deviations(kind, plant, target):
+    """The ends of the 90 % interval are 1.645 of them away, on either side, whatever the model learns."""
+    model = taught(kind, plant, target)
+    prediction = model.predict(np.array([0.3]))
+    observation = np.array([50.0, 5.0, 0.0, 0.0])
+    for ends, expected in ((prediction.low, -1.645), (prediction.high, 1.645)):
+        observation[prediction.indices] = ends
+        np.testing.assert_allclose(model.errors(prediction, observation), expected, rtol=1e-6)
