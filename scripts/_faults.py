@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 ENTRIES = {"setpoint": 0, "velocity": 1, "gain": 2, "shift": 3, "fatigue": 4, "consumption": 5}
 _SPIKES = {"consumption": (-1e4, 0.0, 5000.0), "fatigue": (0.0, 300.0), "gain": (0.0,), "setpoint": (0.0,)}
-_HARMLESS = 1e-6  # error of a reading that no controller notices, but after which no two runs are alike
+_HARMLESS = 2.0  # error of a reading of consumption, as its noise has
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def chance() -> Fault:
         now[ENTRIES["consumption"]] += _HARMLESS
         return now
 
-    return Fault(f"consumption: one reading off by {_HARMLESS:g}", "chance", 1, reported)
+    return Fault(f"consumption: one reading {_HARMLESS:g} too high, as by noise", "chance", 1, reported)
 
 
 def _reading(name: str, entry: int, value: float | None, steps: int) -> Fault:
