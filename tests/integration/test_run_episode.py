@@ -1,5 +1,6 @@
 """The real scripts/run_episode.py, as a user calls it."""
 
+import os
 import runpy
 import subprocess
 import sys
@@ -213,3 +214,18 @@ def test_run_episode_uses_one_thread(tmp_path, monkeypatch):
         assert main("run_episode.py", "--agent", "noop", "--steps", 2, "--out", tmp_path / "x") == 2
     assert threads
     assert set(threads) == {1}
+
+
+@pytest.mark.slow
+def test_run_episode_of_habnn_is_run_0_of_a_comparison_whatever_the_threads(tmp_path):
+    """With more than one BLAS thread the losses differed from step 323 on."""
+    flags = ["--setpoint", "100", "--steps", "400", "--seed", "11"]
+    for threads in ("1", "4"):
+        command = [sys.executable, str(ROOT / "scripts/run_episode.py"), "--agent", "habnn", *flags]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        out = ["--out", str(tmp_path / threads)]
+        subprocess.run([*command, *out], env=environment, capture_output=True, check=True, timeout=600)
+    flags = ["--agents", "habnn", "--setpoints", 100, "--steps", 400, "--seed", 11, "--runs", 1]
+    assert main("compare.py", *flags, "--out", tmp_path / "x") == 0
+    expected = (tmp_path / "x/losses.csv").read_bytes()
+    assert [(tmp_path / threads / "losses.csv").read_bytes() == expected for threads in ("1", "4")] == [True, True]
