@@ -35,7 +35,10 @@ def attack(effort: float) -> list[Outcome]:
         (killed / "meta.json").write_text("{")
         _finish(killed)
         equal = (killed / "losses.csv").read_bytes() == wanted
-    return [*outcomes, Outcome("studies: all run files and meta.json damaged, resumed", 3 * 12 + 1, _told(equal), equal)]
+    return [
+        *outcomes,
+        Outcome("studies: all run files and meta.json damaged, resumed", 3 * 12 + 1, _told(equal), equal),
+    ]
 
 
 def _told(equal: bool) -> str:

@@ -23,6 +23,7 @@ from habnn_control.control.transition_model import TransitionModel
 Array = NDArray[np.float64]
 
 _BLOCK = 15  # steps that are predicted at once: errors of one step say little about plans
+_LONGEST = 2 * _BLOCK  # steps of a block in which some were not measured; after as many a new one begins
 _RATE = 0.2  # weight of the newest block in a model's mean error, once there are more than five
 _BETTER = 0.75  # a later model is used if its mean error is below this part of all earlier ones'
 _FAILED = 10.0  # error of a model whose predictions are not finite, in units of the largest one that is
@@ -79,6 +80,7 @@ class ModelChoice:
         self._start = [model.snapshot() for model in self.models]  # of the running block
         self._actions: list[Array] = []
         self._losses: list[float] = []
+        self._measured: list[bool] = []  # whether the loss of each step was measured
 
     @property
     def model(self) -> DynamicsModel:
@@ -104,17 +106,13 @@ class ModelChoice:
         self.models[0].observe(taken, after)
         for model in self.models[1:]:
             _observe_or_skip(model, taken, after)
-        self._actions.append(taken)
-        self._losses.append(float(self._plant.loss(taken, after)))
-        if len(self._losses) == _BLOCK:
-            self._choose()
-            self._begin_block()
+        self._append(taken, float(self._plant.loss(taken, after)))
 
     def skip(self, action: ArrayLike, observation: ArrayLike | None = None) -> None:
         """Remember a step whose observation is missing, or partly filled in as given; nothing is learned."""
         for model in self.models:
             model.skip(action, observation)
-        self._begin_block()
+        self._append(np.array(action, dtype=np.float64), None)
 
     def pretrain(self, transitions: Transitions) -> None:
         """Learn from logged steps; raise ValueError, unchanged, if they do not fit."""
@@ -127,8 +125,20 @@ class ModelChoice:
             raise
         self._begin_block()
 
+    def _append(self, action: Array, loss: float | None) -> None:
+        """Append a step to the block, whose loss is None if it was not measured; choose when the block is complete."""
+        self._actions.append(action)
+        self._losses.append(0.0 if loss is None else loss)
+        self._measured.append(loss is not None)
+        if sum(self._measured) == _BLOCK:
+            self._choose()
+            self._begin_block()
+        elif len(self._losses) == _LONGEST:
+            self._begin_block()
+
     def _begin_block(self) -> None:
-        self._start, self._actions, self._losses = [model.snapshot() for model in self.models], [], []
+        self._start = [model.snapshot() for model in self.models]
+        self._actions, self._losses, self._measured = [], [], []
 
     def _choose(self) -> None:
         """Compare the losses of the block with those that the models predicted at its start, and choose."""
@@ -137,7 +147,7 @@ class ModelChoice:
         for k, (model, start) in enumerate(zip(self._judged, self._start, strict=True)):
             model.restore(start)
             predicted = self._plant.loss(actions, model.forecast(model.memory, actions).observations)[0]
-            errors[k] = np.mean(np.abs(predicted - losses))
+            errors[k] = np.mean(np.abs(predicted - losses)[self._measured])
         finite = np.isfinite(errors)
         if not finite.any():  # no evidence
             return
@@ -201,6 +211,7 @@ class ModelChoice:
             "n_blocks": np.array(self._n_blocks),
             "actions": np.array(self._actions),
             "losses": np.array(self._losses),
+            "measured": np.array(self._measured, dtype=bool),
         }
         for k, (model, start) in enumerate(zip(self.models, self._start, strict=True)):
             found |= {f"{k}_{name}": part for name, part in model.snapshot().items()}
@@ -218,6 +229,7 @@ class ModelChoice:
             return
         self._start = [_part(snapshot, f"{_START}{k}_") for k in range(len(self.models))]
         self._actions, self._losses = list(np.array(snapshot["actions"])), np.array(snapshot["losses"]).tolist()
+        self._measured = np.array(snapshot["measured"], dtype=bool).tolist()
 
 
 def _observe_or_skip(model: DynamicsModel, action: Array, observation: Array) -> None:

@@ -149,3 +149,18 @@ def test_step_that_one_model_refuses_is_skipped_by_it_alone():
     assert [(model.learned, model.skipped) for model in choice.models] == [(3, 0), (2, 1)]
     with pytest.raises(ValueError, match="too large"):
         played([Stub(1.0, largest=5.0), Stub(1.0)], [7.0])
+
+
+@pytest.mark.parametrize("every", [2, 10])
+def test_choice_is_made_though_readings_are_missing(every):
+    """Each missing reading began the block anew: a sensor that failed once in ten steps left the first form in use."""
+    choice = make_model(PLANT, BOUNDS, **SMALL)
+    for k, (action, observation) in enumerate(steps(True, 300)):
+        if action is None:
+            choice.begin(observation)
+        elif k % every == 0:
+            choice.skip(action, choice.forecast(choice.memory, action[None, None]).observations[0, 0])
+        else:
+            choice.observe(action, observation)
+    assert choice._n_blocks >= (300 - 300 // every) // 15 - 2
+    assert model_forms(PLANT, BOUNDS)[choice.used]["past_outputs"] > 0

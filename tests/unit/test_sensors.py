@@ -142,3 +142,15 @@ def test_agent_saved_while_a_sensor_is_dead_goes_on_the_same(tmp_path):
     again = agents.load(tmp_path / "agent", agent.env)
     assert again._sensors.get_state() == agent._sensors.get_state()
     assert again._sensors.get_state()["5"]["run"] == 9
+
+
+def test_agent_that_chooses_its_model_is_saved_while_a_reading_is_missing(tmp_path):
+    """The loss of the step is unknown in the block that the forms are judged by."""
+    env = Faulty(gym.make("IndustrialBenchmark-v0", setpoint=70), readings(5, np.nan, 3, first=20))
+    env.reset(seed=3)
+    agent = agents.make("habnn", env, seed=0, **{**SMALL, "model": {"network": {"hidden": (4,)}, "history": 3}})
+    agent.learn(21).save(tmp_path / "agent")
+    again = agents.load(tmp_path / "agent", env)
+    assert again.model._measured.count(False) == 2
+    again.learn(15, resume=True)
+    assert again.model._n_blocks == agent.model._n_blocks + 1
