@@ -62,8 +62,10 @@ class SensorCheck:
     def begin(self, observation: NDArray[Any]) -> None:
         """Start an episode with its first observation, which is complete."""
         self._held = None
-        self._set_plant(self._plant)
+        for output in self._outputs.values():
+            output.begin()
         for entry, position in self._positions.items():
+            position.doubts = position.follows = 0
             position.commanded = position.own = float(observation[entry])
 
     def complete(self, observation: NDArray[Any]) -> NDArray[Any]:

@@ -42,6 +42,10 @@ class OutputSensor:
     changes: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
 
+    def begin(self) -> None:
+        """Start an episode: what is usual for the sensor stays."""
+        self.last, self.run, self.jumped, self.surprises = None, 0, False, 0
+
     def judge(self, reading: float, error: float, deviation: float, at_bound: bool) -> str:
         """Return what to make of the next reading: "plausible", "implausible" (so far), or "constant" (no measurement).
 
@@ -57,7 +61,6 @@ class OutputSensor:
         """
         ready = len(self.errors) == _USUAL
         far = ready and abs(error) > FAR * max(1.0, _DEVIATION * float(np.median(self.errors)))
-        self.errors = [*self.errors, abs(error)][-_USUAL:]
         change = None if self.last is None else abs(reading - self.last)
         self.last = reading
         if change == 0.0:
@@ -66,6 +69,7 @@ class OutputSensor:
             self.run, self.jumped = 0, far
         if self.run and self._is_constant(deviation, at_bound):
             return "constant" if self.run <= _CONSTANT_FOR else "plausible"
+        self.errors = [*self.errors, abs(error)][-_USUAL:]
         self.n, self.repeats = self.n + 1, self.repeats + (change == 0.0)
         if change:
             self.changes = [*self.changes, change][-_CHANGES:]

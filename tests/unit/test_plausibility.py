@@ -129,3 +129,15 @@ def test_position_with_a_little_noise_is_read():
         at = float(np.clip(at + move, 0, 100))
         reading = float(np.clip(at + 0.5 * rng.standard_normal(), 0, 100))
         assert sensor.judge(reading, float(move), 10.0, 0.0, 100.0) == "plausible"
+
+
+def test_output_that_fails_again_at_once_is_found_again():
+    """Readings of a dead sensor say nothing about the errors of the model."""
+    found = judged(output(), [0.0] * 30 + [50.2, 49.1, 0.0, 0.0, 50.3])
+    assert found[30:] == ["plausible", "plausible", "implausible", "constant", "plausible"]
+
+
+def test_output_is_judged_from_the_first_step_of_a_later_episode():
+    sensor = output()
+    sensor.begin()
+    assert judged(sensor, [80.0, 50.0]) == ["implausible", "plausible"]
