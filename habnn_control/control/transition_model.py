@@ -50,7 +50,11 @@ class TransitionModel(EncodedModel):
         Says which entries follow the actions, which are exogenous and which to predict.
     bounds : Bounds
         Of observations and actions.
-    history, past_outputs, target
+    history : int
+        See `Encoder`.
+    past_outputs : int, optional
+        See `Encoder`.
+    target : {"absolute", "delta", "log"}, optional
         See `Encoder`.
     prior : {"focused", "dense"}
         What a hidden unit looks at before learning: the history of one or two signals, or all inputs. Always dense with
