@@ -119,7 +119,7 @@ class EnsembleModel(EncodedModel):
         See `Encoder`.
     past_outputs : int
         See `Encoder`.
-    target : {"absolute", "delta", "log"}
+    target : {"log", "absolute", "delta"}
         See `Encoder`.
     hidden : sequence of int
         Widths of the hidden layers.

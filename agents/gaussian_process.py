@@ -96,7 +96,7 @@ class GaussianProcessModel(EncodedModel):
         See `Encoder`.
     past_outputs : int
         See `Encoder`.
-    target : {"absolute", "delta", "log"}
+    target : {"log", "absolute", "delta"}
         See `Encoder`.
     capacity : int
         Largest number of samples.

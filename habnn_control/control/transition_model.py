@@ -54,8 +54,8 @@ class TransitionModel(EncodedModel):
         See `Encoder`.
     past_outputs : int, optional
         See `Encoder`.
-    target : {"absolute", "delta", "log"}, optional
-        See `Encoder`.
+    target : str, optional
+        "log", "absolute" or "delta"; see `Encoder`.
     prior : {"focused", "dense"}
         What a hidden unit looks at before learning: the history of one or two signals, or all inputs. Always dense with
         fewer than two steps of history.
