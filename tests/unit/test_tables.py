@@ -158,7 +158,8 @@ def test_regression_folder_adds_its_runs(root, tmp_path):
     flags = ["--protocol", "to-the-end", "--datasets", "diabetes", "--methods", "constant", "bayesian-ridge"]
     assert habnn(["uci", *flags, "--runs", "3", "--seed", "5", "--out", str(folder)]) == 0
     results = root / "docs/results"
-    results.joinpath("regression-published.csv").write_text("protocol,method,dataset,rmse,nll,source\n")
+    published = "protocol,method,dataset,rmse,nll,source\none-pass,theirs,diabetes,50,5.4,a book\n"
+    results.joinpath("regression-published.csv").write_text(published)
     before = ["to-the-end,constant,diabetes,0,5,1,1,.5,.9,10,1", "gap,constant,diabetes,0,5,1,1,.5,.9,10,1"]
     head = "protocol,method,dataset,run,seed,rmse,nll,coverage_50,coverage_90,n_train,cpu_seconds"
     results.joinpath("regression-runs.csv").write_text("\n".join([head, *before]) + "\n")
@@ -172,7 +173,7 @@ def test_regression_folder_adds_its_runs(root, tmp_path):
     medians = pd.read_csv(results / "regression-protocols.csv").query("protocol == 'to-the-end'")
     assert medians.set_index("method")["rmse"].to_dict() == pytest.approx(scores.to_dict(), rel=1e-5)
     assert medians["splits"].tolist() == ["3", "3"]
-    assert json.loads((results / "regression-protocols.json").read_text())["commands"][0].startswith("habnn uci")
+    assert len(json.loads((results / "regression-protocols.json").read_text())["commands"]) == 1
 
 
 def test_medians_of_regression_compare_outliers_with_the_same_clean_splits():
