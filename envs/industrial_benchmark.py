@@ -90,9 +90,10 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         The compiled re-implementation, or the Siemens code itself. Both have the same probability distribution but draw
         different random numbers; the Siemens code is several times slower.
     mirror : sequence of str, default ()
-        Of velocity, gain and shift, actuators to show as 100 - position and to move against the sign of their action: the same plant seen in a
-        mirror. A controller that is told nothing else cannot tell the eight images apart. Start options are shown
-        positions too; ``info["markov_state"]`` and the rendered chart keep those of the plant itself.
+        Of velocity, gain and shift, the actuators to show as 100 - position and to move against the sign of their
+        action: the same plant seen in a mirror. A controller that is told nothing else cannot tell the eight images
+        apart. Start options are shown positions too; ``info["markov_state"]`` and the rendered chart keep those of the
+        plant itself.
     render_mode : {None, "rgb_array", "human"}
         A strip chart of the episode, as an array (600, 800, 3), or in a window that is updated at every step. Without a
         display, "human" draws nothing and logs one warning.

@@ -16,7 +16,10 @@ from habnn_control.support.files import read_json
 _KEYS = ["protocol", "method", "dataset"]
 _SCORES = ["rmse", "nll", "coverage_50", "coverage_90"]
 _CLEAN = {"habnn-joint": "one-pass", "habnn-recommended": "one-pass", "habnn-committee": "to-the-end"}
-_OWN = {"uci": ("summary", "relative", "times", "bars"), "paper-table": ("summary",)}  # studies with tables of their own
+_OWN = {
+    "uci": ("summary", "relative", "times", "bars"),
+    "paper-table": ("summary",),
+}  # studies with tables of their own
 
 
 def is_regression(folder: Path) -> bool:
@@ -67,7 +70,9 @@ def runs_of(folder: Path) -> pd.DataFrame:
     keys = ["method", "dataset", "block", "run", "seed"]
     runs = results[results["test_set"] == "in"].merge(timings, on=keys)
     if blocks := sorted(set(runs["block"]) - {"z-scored"}):
-        raise ValueError(f"tables: block of {folder} must be z-scored, got {blocks[0]!r}; play it with --blocks z-scored.")
+        raise ValueError(
+            f"tables: block of {folder} must be z-scored, got {blocks[0]!r}; play it with --blocks z-scored."
+        )
     runs.insert(0, "protocol", read_json(folder / "config.json")["protocol"])
     return runs[[*_KEYS, "run", "seed", *_SCORES, "n_train", "cpu_seconds"]]
 

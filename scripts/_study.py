@@ -16,12 +16,12 @@ _PAIRED = ["window", "other", "difference", "difference_low", "difference_high",
 
 
 def store_study(folder: Path, out: Path, name: str) -> list[Path]:
-    """Write NAME.csv, NAME-pairs.csv, NAME.json and NAME-curves.png and return their paths.
+    """Write the files behind a page, NAME.csv and others, and return their paths.
 
     NAME.csv is summary.csv without the probabilities of improvement. NAME-pairs.csv has the differences between the
-    first agent of the study and all others, of paired runs. NAME.json has date, commits and command. NAME-curves.png is
-    losses.png, the curves of losses over time. A study of at most 100 steps also leaves NAME-steps.csv, the mean loss
-    of every tenth step.
+    first agent of the study and all others, of paired runs; a study of one agent has none. NAME.json has date, commits
+    and command. NAME-curves.png is losses.png, the curves of losses over time. A study of at most 100 steps also leaves
+    NAME-steps.csv, the mean loss of every tenth step.
 
     Parameters
     ----------
@@ -34,19 +34,23 @@ def store_study(folder: Path, out: Path, name: str) -> list[Path]:
     """
     summary = pd.read_csv(folder / "summary.csv")
     small = summary[[column for column in summary if not str(column).startswith(_LEFT_OUT)]]
-    pairs = pd.read_csv(folder / "comparisons.csv")
-    pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
-    arguments = list(pairs.columns[1 : list(pairs.columns).index("window")])
-    written = [out / f"{name}{end}" for end in (".csv", "-pairs.csv", ".json", "-curves.png")]
+    arguments = list(summary.columns[1 : list(summary.columns).index("window")])
+    written = [out / f"{name}{end}" for end in (".csv", ".json", "-curves.png")]
     write_csv(written[0], small)
-    write_csv(written[1], pairs[["agent", *arguments, *_PAIRED]])
-    write_json(written[2], about(folder))
-    shutil.copyfile(folder / "losses.png", written[3])
+    write_json(written[1], about(folder))
+    shutil.copyfile(folder / "losses.png", written[2])
+    if summary["agent"].nunique() > 1:
+        pairs = pd.read_csv(folder / "comparisons.csv")
+        pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
+        written.append(out / f"{name}-pairs.csv")
+        write_csv(written[-1], pairs[["agent", *arguments, *_PAIRED]])
     losses = pd.read_csv(folder / "losses.csv")
     if losses["timestep"].max() <= _SHORT:
         tenths = losses[losses["timestep"] % 10 == 0]
         written.append(out / f"{name}-steps.csv")
-        write_csv(written[-1], tenths.groupby(["agent", *arguments, "timestep"], sort=False)["loss"].mean().reset_index())
+        write_csv(
+            written[-1], tenths.groupby(["agent", *arguments, "timestep"], sort=False)["loss"].mean().reset_index()
+        )
     return written
 
 

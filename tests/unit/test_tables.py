@@ -145,12 +145,22 @@ def test_results_folder_becomes_files_table_and_picture(root, tmp_path, capsys):
     assert (root / "docs/results/study.png").read_bytes().startswith(b"\x89PNG")
     assert f"| noop | {summary['mean']['noop']:.1f} [" in page(root)
 
-
     steps = pd.read_csv(root / "docs/results/study-steps.csv").set_index(["agent", "timestep"])["loss"]
     losses = pd.read_csv(folder / "losses.csv")
     assert steps["noop"].index.tolist() == [10, 20, 30, 40, 50, 60]
     chosen = losses[(losses["agent"] == "random") & (losses["timestep"] == 20)]
     assert steps["random", 20] == pytest.approx(chosen["loss"].mean(), rel=1e-5)
+
+
+def test_results_folder_of_one_agent_becomes_files_without_pairs(root, tmp_path):
+    folder = tmp_path / "results/study"
+    assert (
+        habnn(["compare", "--agents", "noop", "--runs", "2", "--steps", "9", "--jobs", "1", "--out", str(folder)]) == 0
+    )
+    (root / "docs/results/page.md").write_text("Nothing to fill.\n")
+    assert call(root, "--folder", str(folder)) == 0
+    assert pd.read_csv(root / "docs/results/study.csv")["window"].tolist() == ["1-9"]
+    assert not (root / "docs/results/study-pairs.csv").exists()
 
 
 def test_regression_folder_adds_its_runs(root, tmp_path):
