@@ -50,8 +50,12 @@ class TransitionModel(EncodedModel):
         Says which entries follow the actions, which are exogenous and which to predict.
     bounds : Bounds
         Of observations and actions.
-    history, past_outputs, target
+    history : int
         See `Encoder`.
+    past_outputs : int, optional
+        See `Encoder`.
+    target : str, optional
+        "log", "absolute" or "delta"; see `Encoder`.
     prior : {"focused", "dense"}
         What a hidden unit looks at before learning: the history of one or two signals, or all inputs. Always dense with
         fewer than two steps of history.
