@@ -84,7 +84,7 @@ class TransitionModel(EncodedModel):
         check_choice("model", "prior", prior, PRIORS)
         if not offset_time >= 1:
             raise ValueError(f"model: offset_time must be at least 1, got {offset_time}; inf switches it off.")
-        super().__init__(Encoder(plant, bounds, history, past_outputs, "log" if target is None else target))
+        super().__init__(Encoder(plant, bounds, history, past_outputs, "softplus" if target is None else target))
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
         settings = _SETTINGS if self.encoder.feeds_back else {**_SETTINGS, "output_scale": _OUTPUT_SCALE_OPEN_LOOP}
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **settings, **(network or {})})
