@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 REGRESSION := $(VENV)/.regression
-DATA := ../shared/uci
+DATA ?= data
 
 .DEFAULT_GOAL := help
 .PHONY: help install test slow lint docs dist compare baselines paper uci benchmark attack licences clean
@@ -54,15 +54,15 @@ compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves 
 
 PAPER_AGENTS := habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned
 
-paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (an hour).
+paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (one to two hours on two cores).
 	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 100 --steps 60 --seed 1000 --out results/paper-60
 	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 10 --steps 1000 --seed 1000 --out results/paper-1000
 	$(BIN)/python scripts/compare.py --agents habnn noop hold --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/habnn-1000
 
-uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour); downloads six data sets unless DATA has them.
+uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour on two cores); downloads six data sets unless DATA=folder has them.
 	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 3000 --out results/uci
 
-baselines: $(INSTALLED)  ## Learning curves of model-free agents up to ten million steps (under two hours); resumable.
+baselines: $(INSTALLED)  ## Learning curves of model-free agents up to ten million steps (under two hours on two cores); resumable.
 	$(BIN)/python scripts/baselines.py --seed 2000 --out results/baselines
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.

@@ -115,7 +115,11 @@ class EnsembleModel(EncodedModel):
     ----------
     plant : Plant
     bounds : Bounds
-    history, past_outputs, target
+    history : int
+        See `Encoder`.
+    past_outputs : int
+        See `Encoder`.
+    target : {"log", "absolute", "delta"}
         See `Encoder`.
     hidden : sequence of int
         Widths of the hidden layers.

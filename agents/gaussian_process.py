@@ -92,7 +92,11 @@ class GaussianProcessModel(EncodedModel):
     ----------
     plant : Plant
     bounds : Bounds
-    history, past_outputs, target
+    history : int
+        See `Encoder`.
+    past_outputs : int
+        See `Encoder`.
+    target : {"log", "absolute", "delta"}
         See `Encoder`.
     capacity : int
         Largest number of samples.

@@ -30,7 +30,11 @@ class LinearModel(EncodedModel):
     ----------
     plant : Plant
     bounds : Bounds
-    history, past_outputs, target
+    history : int
+        See `Encoder`.
+    past_outputs : int
+        See `Encoder`.
+    target : {"absolute", "delta", "log"}
         See `Encoder`.
     prior_std : float
         Standard deviation of a weight before the first sample; inputs and outputs are scaled to about one.

@@ -73,9 +73,9 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
 
     Parameters
     ----------
-    setpoint : float
+    setpoint : float, default 50
         Load of the plant, 0 to 100; with ``wandering`` the load at the start.
-    wandering : bool
+    wandering : bool, default False
         Whether the setpoint follows random ramps (``stationary_p=False`` of the Siemens code) instead of staying
         constant.
     reward_type : {"classic", "delta"}
@@ -84,16 +84,17 @@ class IndustrialBenchmarkEnv(gym.Env[FloatArray, Any]):
         See the action space.
     observation_type : {"classic", "include_past"}
         One frame, or the last ``n_past_timesteps`` frames.
-    n_past_timesteps : int
+    n_past_timesteps : int, default 30
         Number of frames per observation with ``observation_type="include_past"``; after reset all are equal.
     backend : {"numba", "siemens"}
         The compiled re-implementation, or the Siemens code itself. Both have the same probability distribution but draw
         different random numbers; the Siemens code is several times slower.
-    mirror : sequence of {"velocity", "gain", "shift"}
-        Actuators to show as 100 - position and to move against the sign of their action: the same plant seen in a
-        mirror. A controller that is told nothing else cannot tell the eight images apart. Start options are shown
-        positions too; ``info["markov_state"]`` and the rendered chart keep those of the plant itself.
-    render_mode : {"rgb_array", "human"} or None
+    mirror : sequence of str, default ()
+        Of velocity, gain and shift, the actuators to show as 100 - position and to move against the sign of their
+        action: the same plant seen in a mirror. A controller that is told nothing else cannot tell the eight images
+        apart. Start options are shown positions too; ``info["markov_state"]`` and the rendered chart keep those of the
+        plant itself.
+    render_mode : {None, "rgb_array", "human"}
         A strip chart of the episode, as an array (600, 800, 3), or in a window that is updated at every step. Without a
         display, "human" draws nothing and logs one warning.
     """

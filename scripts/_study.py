@@ -11,15 +11,17 @@ import pandas as pd
 from habnn_control.support.files import atomic_write, read_json
 
 _LEFT_OUT = ("p_better_than_", "wall_seconds")  # of a summary: long, or of no use on a page
+_SHORT = 100  # steps up to which a study's losses are also shown step by step
 _PAIRED = ["window", "other", "difference", "difference_low", "difference_high", "runs_better", "runs_paired"]
 
 
 def store_study(folder: Path, out: Path, name: str) -> list[Path]:
-    """Write NAME.csv, NAME-pairs.csv, NAME.json and NAME-curves.png and return their paths.
+    """Write the files behind a page, NAME.csv and others, and return their paths.
 
     NAME.csv is summary.csv without the probabilities of improvement. NAME-pairs.csv has the differences between the
-    first agent of the study and all others, of paired runs. NAME.json has date, commits and command. NAME-curves.png is
-    losses.png, the curves of losses over time.
+    first agent of the study and all others, of paired runs; a study of one agent has none. NAME.json has date, commits
+    and command. NAME-curves.png is losses.png, the curves of losses over time. A study of at most 100 steps also leaves
+    NAME-steps.csv, the mean loss of every tenth step.
 
     Parameters
     ----------
@@ -32,14 +34,23 @@ def store_study(folder: Path, out: Path, name: str) -> list[Path]:
     """
     summary = pd.read_csv(folder / "summary.csv")
     small = summary[[column for column in summary if not str(column).startswith(_LEFT_OUT)]]
-    pairs = pd.read_csv(folder / "comparisons.csv")
-    pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
-    arguments = list(pairs.columns[1 : list(pairs.columns).index("window")])
-    written = [out / f"{name}{end}" for end in (".csv", "-pairs.csv", ".json", "-curves.png")]
-    _write_csv(written[0], small)
-    _write_csv(written[1], pairs[["agent", *arguments, *_PAIRED]])
-    _write_json(written[2], about(folder))
-    shutil.copyfile(folder / "losses.png", written[3])
+    arguments = list(summary.columns[1 : list(summary.columns).index("window")])
+    written = [out / f"{name}{end}" for end in (".csv", ".json", "-curves.png")]
+    write_csv(written[0], small)
+    write_json(written[1], about(folder))
+    shutil.copyfile(folder / "losses.png", written[2])
+    if summary["agent"].nunique() > 1:
+        pairs = pd.read_csv(folder / "comparisons.csv")
+        pairs = pairs[pairs["agent"] == summary["agent"].iloc[0]]
+        written.append(out / f"{name}-pairs.csv")
+        write_csv(written[-1], pairs[["agent", *arguments, *_PAIRED]])
+    losses = pd.read_csv(folder / "losses.csv")
+    if losses["timestep"].max() <= _SHORT:
+        tenths = losses[losses["timestep"] % 10 == 0]
+        written.append(out / f"{name}-steps.csv")
+        write_csv(
+            written[-1], tenths.groupby(["agent", *arguments, "timestep"], sort=False)["loss"].mean().reset_index()
+        )
     return written
 
 
@@ -50,24 +61,24 @@ def store_benchmark(path: Path, out: Path) -> list[Path]:
     machine = f"Measured on {content['processors']} cores, {content['platform']}, Python {content['python']}."
     provenance = {"date": f"{made:%Y-%m-%d}", "commits": [_short(content["commit"])], "commands": [content["command"]]}
     written = [out / "benchmark.csv", out / "benchmark.json"]
-    _write_csv(written[0], pd.DataFrame(content["results"]))
-    _write_json(written[1], {**provenance, "note": machine})
+    write_csv(written[0], pd.DataFrame(content["results"]))
+    write_json(written[1], {**provenance, "note": machine})
     return written
 
 
 def store_made(path: Path, out: Path) -> list[Path]:
     """Write NAME.csv and NAME.json, with date, commit and command, of a table NAME.csv beside a meta.json."""
     written = [out / path.name, out / f"{path.stem}.json"]
-    _write_csv(written[0], pd.read_csv(path, keep_default_na=False, na_values=[""]))
+    write_csv(written[0], pd.read_csv(path, keep_default_na=False, na_values=[""]))
     minutes = read_json(path.parent / "meta.json")["wall_seconds"] / 60
-    _write_json(written[1], {**about(path.parent, path.name), "note": f"It took {minutes:.0f} minutes."})
+    write_json(written[1], {**about(path.parent, path.name), "note": f"It took {minutes:.0f} minutes."})
     return written
 
 
-def about(folder: Path, name: str = "losses.csv") -> dict[str, Any]:
-    """Return date, commits and command of a results folder, which is as old as one of its files."""
+def about(folder: Path, table: str = "losses.csv") -> dict[str, Any]:
+    """Return date, commits and command of a results folder; the date is that of one of its tables."""
     meta = read_json(folder / "meta.json")
-    made = datetime.fromtimestamp((folder / name).stat().st_mtime, tz=UTC)
+    made = datetime.fromtimestamp((folder / table).stat().st_mtime, tz=UTC)
     commits = [_short(commit) for commit in meta["commits"]]
     return {"date": f"{made:%Y-%m-%d}", "commits": commits, "commands": [meta["command"]]}
 
@@ -77,12 +88,18 @@ def _short(commit: str) -> str:
     return commit[:7] + "+" * commit.endswith("+")
 
 
-def _write_csv(path: Path, table: pd.DataFrame) -> None:
+def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a table with six significant digits: more than a page shows."""
     with atomic_write(path) as file:
         file.write(table.to_csv(index=False, float_format="%.6g").encode())
 
 
-def _write_json(path: Path, value: dict[str, Any]) -> None:
+def copy_table(source: Path, path: Path) -> Path:
+    """Copy a CSV file with six significant digits and return the path of the copy."""
+    write_csv(path, pd.read_csv(source))
+    return path
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
     with atomic_write(path) as file:
         file.write((json.dumps(value, indent=2) + "\n").encode())

@@ -13,6 +13,7 @@ _SHADES = ("#B9CFDF", "#7FA8C9", "#4A83B4", "#0072B2", "#003A5C")  # windows, th
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#000000")
 _DASHES = ("-", "--", ":", "-.")
 _WINDOWS = ("1-60", "101-200", "201-300", "901-1000")  # drawn where a study has them; else all of its windows
+_LATE = 1000  # windows that begin after this step are drawn too
 _WIDE = 3.0  # ratio of the largest to the smallest mean from which the axis is logarithmic
 
 
@@ -20,7 +21,9 @@ def draw_study(path: Path) -> Path:
     """Draw the picture of a study beside its CSV file and return its path; PNG."""
     table = pd.read_csv(path, dtype={"setpoint": str})
     table = table[table["setpoint"] != "all"] if "setpoint" in table else table
-    table = table[table["window"].isin(_WINDOWS)] if table["window"].isin(_WINDOWS).any() else table
+    late = table["window"].str.partition("-")[0].astype(int) > _LATE
+    chosen = table["window"].isin(_WINDOWS) | late
+    table = table[chosen] if chosen.any() else table
     several = "setpoint" in table and table["setpoint"].nunique() > 1
     height = 3.6 if several else 1.3 + 0.34 * table["agent"].nunique()
     figure = Figure(figsize=(8.0, height), layout="constrained")

@@ -168,5 +168,5 @@ def study_text(path: Path) -> str:
     about = json.loads(path.read_text())
     commits = " and ".join(about["commits"])
     note = f" {about['note']}" if about.get("note") else ""
-    commands = "\n".join(about["commands"])
+    commands = "\n\n".join(about["commands"])  # pages wrap commands: an empty line keeps them apart
     return f"Made on {about['date']} with the code of commit {commits}.{note}\n\n```\n{commands}\n```\n"

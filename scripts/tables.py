@@ -1,9 +1,9 @@
 """Fill the tables on the pages of the documentation and of the README from their CSV files.
 
 A table stands between two comments, of which the first one says what it shows (scripts/_tables.py has the details).
-With --folder, the small CSV behind a page and its picture are first made from a results folder of `habnn compare`; with
---benchmark, those of the page about speed from the file of `habnn benchmark --json`; with --made, those of the page
-about reliability from what a script of this folder has written.
+With --folder, the small CSV behind a page and its picture are first made from a results folder of `habnn compare` or
+`habnn uci`; with --benchmark, those of the page about speed from the file of `habnn benchmark --json`;
+with --made, those of the page about reliability from what a script of this folder has written.
 """
 
 import sys
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from _protocols import is_regression, make_protocols, store_regression  # type: ignore[import-not-found]
 from _study import store_benchmark, store_made, store_study  # type: ignore[import-not-found]
 from _study_figure import draw_study  # type: ignore[import-not-found]
 from _tables import fill  # type: ignore[import-not-found]
@@ -25,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 class Config:
     """Settings of the tables."""
 
-    folder: str = flag("", "results folder of `habnn compare`, to make docs/results/NAME.csv from")
+    folder: str = flag("", "results folder of `habnn compare` or `habnn uci`, to make files of docs/results from")
     name: str = flag("", "name of the CSV file; that of the results folder by default")
     benchmark: str = flag("", "file of `habnn benchmark --json`, to make docs/results/benchmark.csv from")
     made: str = flag("", "file NAME.csv of scripts/attack.py or sensor_faults.py, to make docs/results/NAME.csv from")
@@ -53,9 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _prepare(config: Config, results: Path) -> Iterator[Path]:
     """Make the CSV files and pictures that the flags ask for, and yield their paths."""
     if config.folder:
-        name = config.name or Path(config.folder).name
-        yield from store_study(Path(config.folder), results, name)
-        yield draw_study(results / f"{name}.csv")
+        yield from _store(Path(config.folder), results, config.name or Path(config.folder).name)
     if config.benchmark:
         yield from store_benchmark(Path(config.benchmark), results)
     if config.made:
@@ -64,6 +63,17 @@ def _prepare(config: Config, results: Path) -> Iterator[Path]:
         for path in sorted(results.glob("*.csv")):
             if {"agent", "window", "mean"} <= set(path.read_text().partition("\n")[0].split(",")):
                 yield draw_study(path)
+        if (results / "regression-runs.csv").exists():
+            yield from make_protocols(results)
+
+
+def _store(folder: Path, results: Path, name: str) -> Iterator[Path]:
+    """Make the CSV files and pictures of one results folder, and yield their paths."""
+    if is_regression(folder):
+        yield from store_regression(folder, results, name)
+    else:
+        yield from store_study(folder, results, name)
+        yield draw_study(results / f"{name}.csv")
 
 
 def pages(root: Path) -> list[Path]:

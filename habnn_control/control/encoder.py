@@ -5,14 +5,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from habnn_control.control.model import Memory
 from habnn_control.control.plant import Bounds, Plant
+from habnn_control.control.transform import Transform, scaling
 from habnn_control.support.names import check_choice
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-TARGETS = ("absolute", "delta", "log")
-_LOG_OFFSET = 0.1  # of the first distance from the lower bound, added before the logarithm: noise near the bound
-_LEAST_DISTANCE = 0.001  # of the half range: of the first value from the lower bound, for the logarithm
+TARGETS = ("absolute", "delta", "log", "softplus")
 _INPUT_RANGE = 2.0  # scaled inputs lie in [-2, 2]
 
 
@@ -34,13 +33,13 @@ class Encoder:
         Number of past steps that the windows cover; 0 with `past_outputs=1` is a single frame.
     past_outputs : int, optional
         Number of past values of each output among the inputs. Default: none where the actuators are known, else 2.
-    target : {"absolute", "delta", "log"}
-        What the regressor predicts of each output: its value, its change, or the logarithm of its distance from the
-        lower bound.
+    target : {"absolute", "delta", "log", "softplus"}
+        What the regressor predicts of each output: its value, its change, or a function of its distance from the lower
+        bound, the logarithm or the inverse of softplus; see `Transform`.
     """
 
     def __init__(
-        self, plant: Plant, bounds: Bounds, history: int = 16, past_outputs: int | None = None, target: str = "log"
+        self, plant: Plant, bounds: Bounds, history: int = 16, past_outputs: int | None = None, target: str = "softplus"
     ) -> None:
         check_choice("model", "target", target, TARGETS)
         known = plant.actuators is not None
@@ -224,43 +223,6 @@ class Encoder:
         return whole
 
 
-class Transform:
-    """Between observed values and scaled outputs: linear, or the logarithm of the distance from the lower bound.
-
-    Scaled outputs are 0 at the origin, the values of the very first observation. The logarithm is relative to the
-    origin's distance from the bound: how wide the bounds of the space are does not matter.
-    """
-
-    def __init__(self, kind: str, low: Array, high: Array) -> None:
-        self.log, self.low = kind == "log", low
-        _, self.half_range = scaling(low, high)
-        if self.log and not np.isfinite(low).all():
-            raise ValueError(f"model: target 'log' must have a lower bound, got low = {low}; use 'absolute'.")
-
-    def _distance(self, origin: Array) -> Array:
-        return np.asarray(np.maximum(origin - self.low, _LEAST_DISTANCE * self.half_range))
-
-    def forward(self, values: Array, origin: Array) -> Array:
-        """Return the scaled outputs of observed values."""
-        if self.log:
-            ratio = np.maximum(values - self.low, 0.0) / self._distance(origin)
-            return np.asarray(np.log((ratio + _LOG_OFFSET) / (1 + _LOG_OFFSET)))
-        return np.asarray((values - origin) / self.half_range)
-
-    def inverse(self, outputs: Array, origin: Array, noise_variance: Array | float = 0.0) -> Array:
-        """Return the expected values for scaled outputs with Gaussian noise of this variance around them."""
-        if self.log:
-            slope = self.slope(outputs + 0.5 * noise_variance, origin)
-            return np.asarray(self.low + slope - _LOG_OFFSET * self._distance(origin))
-        return np.asarray(origin + self.half_range * outputs)
-
-    def slope(self, outputs: Array, origin: Array) -> Array:
-        """Return the derivative of `inverse`."""
-        if self.log:
-            return np.asarray((1 + _LOG_OFFSET) * self._distance(origin) * np.exp(np.minimum(outputs, 50.0)))
-        return np.broadcast_to(self.half_range, outputs.shape)
-
-
 def window_ages(history: int) -> Indices:
     """Return the ages, in steps and oldest first, of the windows that cover `history` steps of the past.
 
@@ -277,10 +239,3 @@ def windows(ages: Indices) -> Array:
     steps = np.arange(ages[0] + 1)[::-1]  # age of each row, oldest first
     tents = np.stack([np.interp(steps, ages[::-1], row[::-1]) for row in np.eye(len(ages))], axis=1)
     return np.asarray(tents / tents.sum(axis=0))
-
-
-def scaling(low: Array, high: Array) -> tuple[Array, Array]:
-    """Return centre and half range of each interval; 0 and 1 where it has no end."""
-    bounded = np.isfinite(low) & np.isfinite(high)
-    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-    return (low + high) / 2, (high - low) / 2

@@ -39,6 +39,7 @@ class Limit:
     price : float
         Loss per unit beyond the bound.
     low, high : float
+        The bounds; an infinite one is none.
     """
 
     entry: int | Value
@@ -73,6 +74,7 @@ class ChanceLimit:
     probability : float
         Largest part of the steps outside, in (0, 1).
     low, high : float
+        The bounds; an infinite one is none.
     """
 
     entry: int | Value

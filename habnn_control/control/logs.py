@@ -28,6 +28,10 @@ def parts_of_csv(
 
     try:
         table = pd.read_csv(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"Transitions: path must be an existing CSV file, got {str(path)!r} in {Path.cwd()}; check its spelling."
+        ) from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         raise ValueError(
             f"Transitions: {path} must be a CSV file with a line of column names, got {error}; export it again."

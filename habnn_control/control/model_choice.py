@@ -49,10 +49,10 @@ def model_forms(plant: Plant, bounds: Bounds) -> list[dict[str, Any]]:
     """Return the forms of a model that suit a plant, the one to begin with first.
 
     Outputs are functions of the history of the actuators where these are known, or depend on their own past too, or
-    accumulate. Positive outputs are learned as logarithms.
+    accumulate. Outputs with a lower bound are learned as inverses of softplus.
     """
     low = bounds.low[list(plant.outputs(bounds.n_observed))]
-    value = "log" if np.isfinite(low).all() else "absolute"
+    value = "softplus" if np.isfinite(low).all() else "absolute"
     forms = [{"target": value, "past_outputs": _FED_BACK}, {"target": "delta", "past_outputs": _FED_BACK}]
     return [{"target": value, "past_outputs": 0}, *forms] if plant.actuators is not None else forms
 

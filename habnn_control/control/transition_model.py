@@ -50,8 +50,12 @@ class TransitionModel(EncodedModel):
         Says which entries follow the actions, which are exogenous and which to predict.
     bounds : Bounds
         Of observations and actions.
-    history, past_outputs, target
+    history : int
         See `Encoder`.
+    past_outputs : int, optional
+        See `Encoder`.
+    target : str, optional
+        "log", "absolute" or "delta"; see `Encoder`.
     prior : {"focused", "dense"}
         What a hidden unit looks at before learning: the history of one or two signals, or all inputs. Always dense with
         fewer than two steps of history.
@@ -80,7 +84,7 @@ class TransitionModel(EncodedModel):
         check_choice("model", "prior", prior, PRIORS)
         if not offset_time >= 1:
             raise ValueError(f"model: offset_time must be at least 1, got {offset_time}; inf switches it off.")
-        super().__init__(Encoder(plant, bounds, history, past_outputs, "log" if target is None else target))
+        super().__init__(Encoder(plant, bounds, history, past_outputs, "softplus" if target is None else target))
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
         settings = _SETTINGS if self.encoder.feeds_back else {**_SETTINGS, "output_scale": _OUTPUT_SCALE_OPEN_LOOP}
         self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **settings, **(network or {})})

@@ -328,8 +328,10 @@
 
   function say() {
     const pick = chosen(), bands = data.bands[pick.column].filter(band => band.condition === pick.condition && pick.agents.includes(band.agent));
-    const ends = bands.map(band => `${data.agents[band.agent].name} ${number(band.mean[band.mean.length - 1])}`);
-    find("said").textContent = bands.length ? `Mean ${pick.column} at the end: ${ends.join(", ")}.` : "No agent is chosen.";
+    const last = mean => mean.slice(-Math.max(1, Math.round(mean.length / 10)));
+    const average = values => values.reduce((sum, value) => sum + value, 0) / values.length;
+    const ends = bands.map(band => `${data.agents[band.agent].name} ${number(average(last(band.mean)))}`);
+    find("said").textContent = bands.length ? `Mean ${pick.column} over the last tenth of the steps: ${ends.join(", ")}.` : "No agent is chosen.";
   }
 
   await loadPlotly();

@@ -25,6 +25,9 @@ from habnn_control.experiments.cluster import run_on_cluster
 _ALL = "all"  # label of the overall progress
 _IN_FLIGHT = 2  # tasks per process that a pool knows of at a time
 
+# Bars of one process need no lock between processes: an ended worker would leave its semaphore behind, and a warning.
+tqdm.set_lock(threading.RLock())
+
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -70,8 +70,13 @@ def curves_of(losses: pd.DataFrame, column: str = "loss") -> CurvesOf:
 
 
 def windows_within(steps: int) -> list[tuple[int, int]]:
-    """Return the windows of timesteps (both ends included) that a run of `steps` fills, the whole run among them."""
+    """Return the windows of timesteps (both ends included) that a run of `steps` fills, the whole run among them.
+
+    Of a run longer than the last window, the last tenth is one too.
+    """
     inside = [window for window in WINDOWS if window[1] <= steps]
+    if steps > WINDOWS[-1][1]:
+        inside.append((steps - steps // 10 + 1, steps))
     whole = (1, steps)
     return inside if whole in inside else [*inside, whole]
 

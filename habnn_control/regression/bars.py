@@ -58,5 +58,5 @@ def _time_bars(per_sample: pd.DataFrame) -> Iterator[_Bar]:
             continue
         for dataset in map(str, per_sample["dataset"].unique()):
             ours, limit = number(times, dataset, name), paper_microseconds("habnn", dataset) / 100
-            yield f"microseconds a sample of {name} against the paper's HABNN / 100", dataset, ours, limit
-            yield f"microseconds a sample of {name} against the fastest rival", dataset, ours, float(others[dataset])
+            yield f"microseconds per sample of {name} against the paper's HABNN / 100", dataset, ours, limit
+            yield f"microseconds per sample of {name} against the fastest rival", dataset, ours, float(others[dataset])

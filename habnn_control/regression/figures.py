@@ -5,6 +5,7 @@ the constant predictor.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ from habnn_control.regression.tables import number
 
 _FONT = 8.0
 _OURS, _OTHERS, _PAPER = "#D55E00", "#0072B2", "#555555"
+_MARKERS = "osD^vP*Xp<>h"
 _NLL_TICKS = (-1, 0, 1, 100)
 _LIMITS = {"rmse": (0.02, 30.0), "nll": (-4.0, 300.0)}
 _Draw = Callable[[Axes, pd.DataFrame, Sequence[str]], None]
@@ -77,16 +79,16 @@ def cost_figure(summary: pd.DataFrame, timings: pd.DataFrame) -> Figure:
     chosen = timings[timings["block"] == block]
     seconds = chosen.groupby(["method", "dataset"])["cpu_seconds"].median()
     datasets = list(rows["dataset"].unique())
+    markers = dict(zip(rows["method"].unique(), cycle(_MARKERS), strict=False))
     n_rows = -(-len(datasets) // 3)
-    figure = Figure(figsize=(10.0, 3.0 * n_rows), layout="constrained")
+    figure = Figure(figsize=(10.0, 3.0 * n_rows + 0.5), layout="constrained")
     panels = figure.subplots(n_rows, min(3, len(datasets)), squeeze=False).ravel()
     for axes, dataset in zip(panels, datasets, strict=False):
         here = rows[rows["dataset"] == dataset]
         edge = here["nll"].min() + 4.0
         for method, nll in here[["method", "nll"]].itertuples(index=False):
             place = max(float(seconds.loc[(method, dataset)]), 1e-4), min(nll, edge)
-            axes.plot(*place, "o" if nll < edge else "^", ms=4, color=_colour(method))
-            axes.annotate(method, place, xytext=(3, 3), textcoords="offset points", fontsize=_FONT - 2)
+            axes.plot(*place, markers[method], ms=5, color=_colour(method), label=method, alpha=0.85)
         axes.set_xscale("log")
         axes.margins(x=0.3, y=0.15)
         axes.set_title(dataset, fontsize=_FONT + 1)
@@ -95,6 +97,8 @@ def cost_figure(summary: pd.DataFrame, timings: pd.DataFrame) -> Figure:
         axes.set_axis_off()
     figure.supxlabel(f"processor seconds of tuning and training, {block} data", fontsize=_FONT + 1)
     figure.supylabel("NLL", fontsize=_FONT + 1)
+    lines = {str(line.get_label()): line for axes in panels for line in axes.lines}
+    figure.legend(lines.values(), lines, loc="outside upper center", ncols=5, frameon=False, fontsize=_FONT)
     return figure
 
 

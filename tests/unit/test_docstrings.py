@@ -1,10 +1,13 @@
 """Every public name has a docstring: modules, classes, functions, methods and properties."""
 
 import ast
+import inspect
+import re
 from pathlib import Path
 
 import pytest
 
+from envs.industrial_benchmark import IndustrialBenchmarkEnv
 from real_scripts import script
 
 ROOT = Path(__file__).parents[2]
@@ -49,3 +52,12 @@ def test_the_walk_sees_the_whole_library():
 @pytest.mark.parametrize("module", MODULES)
 def test_public_names_have_docstrings(module):
     assert undocumented(source_of(module), module) == []
+
+
+def test_documented_defaults_of_the_plant_are_those_of_the_code():
+    """A page cannot show a default that is an attribute of another class, so the docstring repeats it."""
+    text = inspect.getdoc(IndustrialBenchmarkEnv) or ""
+    named = re.findall(r"^(\w+) : .*, default (.+)$", text, re.MULTILINE)
+    choices = re.findall(r"^(\w+) : \{([^,]+), .*\}$", text, re.MULTILINE)
+    defaults = {name: one.default for name, one in inspect.signature(IndustrialBenchmarkEnv).parameters.items()}
+    assert {name: ast.literal_eval(value) for name, value in [*named, *choices]} == defaults

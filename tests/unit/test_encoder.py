@@ -5,8 +5,9 @@ from math import inf
 import numpy as np
 import pytest
 
-from habnn_control.control.encoder import TARGETS, Encoder, Transform, scaling, window_ages, windows
+from habnn_control.control.encoder import TARGETS, Encoder, window_ages, windows
 from habnn_control.control.plant import Actuators, Bounds, Plant
+from habnn_control.control.transform import Transform, scaling
 from linear_plant import BOUNDS, CERTAIN, PLANT, UNKNOWN, black_box, output_loss
 
 POSITIONS, OUTPUTS, LOAD = [5.0, 7.0, 9.0, 10.0, 8.0], [1.0, 4.0, -2.0, 6.0, 3.0], 80.0
@@ -206,7 +207,27 @@ def test_transform_log_mean_vs_lognormal_quadrature():
     np.testing.assert_allclose(transform.inverse(np.array([2.5]), origin, 0.3), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["log", "absolute"])
+def test_transform_softplus_mean_vs_quadrature():
+    """The expected value under little Gaussian noise, by Gauss-Hermite quadrature; the curvature corrects it."""
+    transform, origin = Transform("softplus", np.array([-20.0]), np.array([20.0])), np.array([5.0])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    for output in (-2.0, 0.0, 1.5):
+        values = transform.inverse(output + np.sqrt(0.02) * nodes[:, None], origin)[:, 0]
+        expected, plain = values @ weights / weights.sum(), transform.inverse(np.array([output]), origin)[0]
+        corrected = transform.inverse(np.array([output]), origin, 0.02)[0]
+        assert abs(corrected - expected) < 0.02 * abs(plain - expected)
+
+
+def test_transform_softplus_is_a_logarithm_below_and_linear_above():
+    """Limit cases: near the bound equal steps multiply the distance, far above they add to it."""
+    transform, origin = Transform("softplus", np.array([0.0]), np.array([1e6])), np.array([1.0])
+    below = transform.inverse(np.array([-5.0, -6.0, -7.0])[:, None], origin)[:, 0] + 0.1  # the offset of all distances
+    np.testing.assert_allclose(below[1] / below[0], below[2] / below[1], rtol=1e-2)
+    above = transform.inverse(np.array([10.0, 20.0, 30.0])[:, None], origin)[:, 0]
+    np.testing.assert_allclose(above[2] - above[1], above[1] - above[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["log", "softplus", "absolute"])
 def test_transform_inverse_undoes_forward_and_slope_is_its_derivative(kind):
     transform, origin = Transform(kind, np.array([-3.0]), np.array([50.0])), np.array([4.0])
     values = np.linspace(-3.0, 50.0, 9)[:, None]
@@ -217,11 +238,12 @@ def test_transform_inverse_undoes_forward_and_slope_is_its_derivative(kind):
     np.testing.assert_allclose(transform.slope(outputs, origin), (ahead - behind) / 2e-6, rtol=1e-6)
 
 
-def test_transform_log_does_not_depend_on_the_upper_bound_and_the_unit():
+@pytest.mark.parametrize("kind", ["log", "softplus"])
+def test_transform_does_not_depend_on_the_upper_bound_and_the_unit(kind):
     values, origin = np.array([7.0]), np.array([2.0])
-    narrow = Transform("log", np.array([0.0]), np.array([10.0])).forward(values, origin)
-    wide = Transform("log", np.array([0.0]), np.array([1000.0])).forward(values, origin)
-    other = Transform("log", np.array([0.0]), np.array([1000.0])).forward(60 * values, 60 * origin)
+    narrow = Transform(kind, np.array([0.0]), np.array([10.0])).forward(values, origin)
+    wide = Transform(kind, np.array([0.0]), np.array([1000.0])).forward(values, origin)
+    other = Transform(kind, np.array([0.0]), np.array([1000.0])).forward(60 * values, 60 * origin)
     np.testing.assert_allclose(wide, narrow, rtol=1e-12)
     np.testing.assert_allclose(other, narrow, rtol=1e-12)
 

@@ -163,7 +163,7 @@ def test_ensemble_skip_remembers_the_last_observation_again_and_learns_nothing()
 # ---------------------------------------------------------------------- forecasts
 
 
-@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+@pytest.mark.parametrize("target", ["absolute", "delta", "log", "softplus"])
 def test_ensemble_predict_is_the_forecast_of_one_step(target):
     model = trained(target=target)
     prediction = model.predict([0.4])

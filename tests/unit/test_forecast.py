@@ -12,7 +12,7 @@ from habnn_control.control.transition_model import TransitionModel
 from linear_plant import CERTAIN, PLANT, PLANT_HIGH, PLANT_LOW, STEP, UNKNOWN, black_box, follow, make_model, trained
 
 
-@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+@pytest.mark.parametrize("target", ["absolute", "delta", "log", "softplus"])
 @pytest.mark.parametrize("past_outputs", [2, 0])
 @pytest.mark.parametrize("plant", [PLANT, UNKNOWN], ids=["known", "unknown"])
 def test_forecast_is_stepping_predict_by_hand(target, plant, past_outputs):
@@ -61,7 +61,7 @@ def test_draw_follows_one_function_of_the_posterior():
     assert 0 < np.abs(drawn[0].observations[..., 2] - expected).max() < 10.0
 
 
-@pytest.mark.parametrize("target", ["absolute", "delta", "log"])
+@pytest.mark.parametrize("target", ["absolute", "delta", "log", "softplus"])
 def test_draw_feeds_the_function_its_own_values_vs_single_steps(target):
     """The same draw, followed one step at a time with the noiseless values that it predicts."""
     model = trained(target=target, past_outputs=2, network={"hidden": (8,)})

@@ -76,7 +76,9 @@ def test_from_csv_raises_on_files_that_are_no_tables(tmp_path):
     (tmp_path / "empty.csv").touch()
     with pytest.raises(ValueError, match=r"empty\.csv must be a CSV file with a line of column names"):
         Transitions.from_csv(tmp_path / "empty.csv", OBSERVED, ACTED)
-    with pytest.raises(FileNotFoundError, match=r"missing\.csv"):
+    with pytest.raises(
+        FileNotFoundError, match=r"Transitions: path must be an existing CSV file, got '.*missing\.csv'"
+    ):
         Transitions.from_csv(tmp_path / "missing.csv", OBSERVED, ACTED)
 
 

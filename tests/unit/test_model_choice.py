@@ -39,7 +39,7 @@ def learn(model, accumulates, n=240):
 def test_choice_finds_what_accumulates():
     forms = model_forms(PLANT, BOUNDS)
     following, accumulating = (forms[learn(make_model(PLANT, BOUNDS, **SMALL), kind).used] for kind in (False, True))
-    assert following == {"target": "log", "past_outputs": 0}
+    assert following == {"target": "softplus", "past_outputs": 0}
     assert accumulating["past_outputs"] > 0
 
 

@@ -84,9 +84,9 @@ def test_bars_name_the_right_rivals():
     assert bars.at["raw NLL against the best non-sampling rival", "limit"] == 11 / 2  # constant; NUTS does not count
     assert bars.at["z-scored RMSE against 1.1 x best one-epoch rival", "limit"] == pytest.approx(1.1 * 11)
     assert bars.at["raw OOD NLL against the paper's HABNN", "limit"] == pytest.approx(4.8467, abs=1e-4)
-    assert bars.at["microseconds a sample of habnn against the paper's HABNN / 100", "met"]
-    assert not bars.at["microseconds a sample of habnn-recommended against the paper's HABNN / 100", "met"]
-    assert bars.at["microseconds a sample of habnn against the fastest rival", "limit"] == pytest.approx(1.5)
+    assert bars.at["microseconds per sample of habnn against the paper's HABNN / 100", "met"]
+    assert not bars.at["microseconds per sample of habnn-recommended against the paper's HABNN / 100", "met"]
+    assert bars.at["microseconds per sample of habnn against the fastest rival", "limit"] == pytest.approx(1.5)
 
 
 def test_printed_values_are_complete_vs_the_papers_tables():

@@ -1,0 +1,123 @@
+"""The files behind the page of the regression protocols, from results folders of `habnn uci`.
+
+regression-runs.csv has one row per run and is the source of all others; regression-published.csv has figures of other
+authors. From both come the medians of regression-protocols.csv, which the page shows, and the picture.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+from _study import about, copy_table, write_csv, write_json  # type: ignore[import-not-found]
+
+from habnn_control.experiments.plotting import save_figure
+from habnn_control.regression.figures import cost_figure
+from habnn_control.support.files import read_json
+
+_KEYS = ["protocol", "method", "dataset"]
+_SCORES = ["rmse", "nll", "coverage_50", "coverage_90"]
+_CLEAN = {"habnn-joint": "one-pass", "habnn-recommended": "one-pass", "habnn-committee": "to-the-end"}
+_OWN = {
+    "uci": ("summary", "relative", "times", "bars"),
+    "paper-table": ("summary",),
+}  # studies with tables of their own
+
+
+def is_regression(folder: Path) -> bool:
+    """Return whether a folder holds results of `habnn uci`."""
+    return (folder / "results.csv").exists()
+
+
+def store_regression(folder: Path, out: Path, name: str) -> list[Path]:
+    """Store a results folder of `habnn uci` and return the paths that were written.
+
+    Of the folders called uci and paper-table, studies of other pages, tables are copied. The runs of every other folder
+    replace those of the same protocol, method, data set and seed in regression-runs.csv.
+
+    Parameters
+    ----------
+    folder : Path
+        Results folder of `habnn uci`.
+    out : Path
+        Folder to write into.
+    name : str
+        Name of the study.
+    """
+    if name in _OWN:
+        write_json(out / f"{name}.json", about(folder, "results.csv"))
+        copied = [copy_table(folder / f"{part}.csv", out / f"{name}-{part}.csv") for part in _OWN[name]]
+        return [out / f"{name}.json", *copied]
+    path = out / "regression-runs.csv"
+    runs = runs_of(folder)
+    if path.exists():
+        runs = pd.concat([pd.read_csv(path), runs]).drop_duplicates([*_KEYS, "seed"], keep="last")
+    write_csv(path, runs)
+    _add_provenance(folder, out / "regression-protocols.json")
+    return [path, out / "regression-protocols.json", *make_protocols(out)]
+
+
+def _add_provenance(folder: Path, path: Path) -> None:
+    """Add commit and command of a results folder to those of the page, with the date of the folder."""
+    new = about(folder, "results.csv")
+    old = read_json(path) if path.exists() else {"commits": [], "commands": []}
+    for key in ("commits", "commands"):
+        new[key] = list(dict.fromkeys([*old[key], *new[key]]))
+    write_json(path, {**old, **new})
+
+
+def runs_of(folder: Path) -> pd.DataFrame:
+    """Return one row per run of a results folder: scores on the test set as it is, and processor time."""
+    results, timings = (pd.read_csv(folder / f"{name}.csv") for name in ("results", "timings"))
+    keys = ["method", "dataset", "block", "run", "seed"]
+    runs = results[results["test_set"] == "in"].merge(timings, on=keys)
+    if blocks := sorted(set(runs["block"]) - {"z-scored"}):
+        raise ValueError(
+            f"tables: block of {folder} must be z-scored, got {blocks[0]!r}; play it with --blocks z-scored."
+        )
+    runs.insert(0, "protocol", read_json(folder / "config.json")["protocol"])
+    return runs[[*_KEYS, "run", "seed", *_SCORES, "n_train", "cpu_seconds"]]
+
+
+def make_protocols(out: Path) -> list[Path]:
+    """Write regression-protocols.csv and the picture regression-cost.png and return their paths."""
+    runs = pd.read_csv(out / "regression-runs.csv")
+    published = pd.read_csv(out / "regression-published.csv").drop(columns="source").assign(splits="-")
+    written = [out / "regression-protocols.csv", out / "regression-cost.png"]
+    write_csv(written[0], pd.concat([summary_of(runs), published]))
+    chosen = runs[runs["protocol"].isin(["one-pass", "to-the-end"])]
+    chosen = chosen[chosen["dataset"].isin(published["dataset"]) & ~chosen["method"].str.contains("outlier")]
+    chosen = chosen.assign(block="z-scored", test_set="in")
+    chosen = chosen[~chosen.duplicated(["method", "dataset", "seed"])]
+    medians = chosen.groupby(["method", "dataset", "block", "test_set"], sort=False)["nll"].median().reset_index()
+    save_figure(cost_figure(medians, chosen), written[1])
+    return written
+
+
+def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return medians over splits, one row per protocol, method and data set.
+
+    The protocol "first-split" holds the first split of "to-the-end" alone, on which expensive methods were run.
+    `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
+    with runs of the same network on the same splits without outliers and without threshold.
+    """
+    end = runs[runs["protocol"] == "to-the-end"]
+    first = end[end["seed"] == end["seed"].min()].assign(protocol="first-split")
+    runs = pd.concat([runs, first], ignore_index=True)
+    runs["coverage"] = 100 * runs["coverage_90"]
+    groups = runs.groupby(_KEYS, sort=False)
+    table = groups[["rmse", "nll", "coverage", "cpu_seconds"]].median().assign(splits=groups.size().astype(str))
+    table["rank"] = table.groupby(["protocol", "dataset"])["nll"].rank(method="min").astype(int)
+    table = table.reset_index()
+    table["clean_rmse"] = [_clean_rmse(runs, *row) for row in table[_KEYS].itertuples(index=False)]
+    table["ratio"] = table["rmse"] / table["clean_rmse"]
+    return table
+
+
+def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> float:
+    """Return the median RMSE of the same network on the same splits without outliers; NaN where it was not played."""
+    name = method.partition(":")[0]
+    if protocol != "outliers" or name not in _CLEAN:
+        return float("nan")
+    here = runs[runs["dataset"] == dataset]
+    seeds = here.loc[(here["protocol"] == protocol) & (here["method"] == method), "seed"]
+    clean = here[(here["protocol"] == _CLEAN[name]) & (here["method"] == name) & here["seed"].isin(seeds)]
+    return float(clean["rmse"].median())
