@@ -107,7 +107,7 @@ class Probing:
         Whether all actuators go from end to end when the regret exceeds what that costs.
     """
 
-    length: int = 16
+    length: int = 20
     amplitude: float = 0.1
     amplitudes: tuple[float, ...] = (0.1, 0.3)
     budget: float = 1.0

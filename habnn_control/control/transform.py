@@ -15,10 +15,9 @@ class Transform:
 
     Scaled outputs are 0 at the origin, the values of the very first observation. They are linear in the values, or
     functions of the distance from the lower bound in units of the origin's distance, so that how wide the bounds of the
-    space are does not matter: its logarithm, or the inverse of softplus(x) = log(1 + exp(x)), which has the slope of the
-    logarithm at the origin, is like a logarithm below and nearly linear above. A model that is linear in these outputs
-    never predicts a value below the bound. Along a logarithm it extrapolates upwards exponentially, along the inverse
-    of softplus linearly.
+    space are does not matter: its logarithm, or the inverse of softplus(x) = log(1 + exp(x)), which is like a logarithm
+    below the origin and nearly linear above. A model that is linear in these outputs predicts no value below the bound.
+    Along a logarithm it extrapolates upwards exponentially, along the inverse of softplus linearly.
 
     Parameters
     ----------
