@@ -237,9 +237,8 @@ class MPCAgent(RecurrentAgent):
         expected, deviation = predicted_loss(self.plant, self.prediction, action, after)
         self._monitor.append(float(self.plant.loss(action, after)), expected, deviation, before)
         settings = self.exploration.excitation
-        if isinstance(settings, Probing) and self._monitor.surprise > settings.surprise:
+        if isinstance(settings, Probing) and self._monitor.notices_change(settings.surprise):
             self.model.disturb()
-            self._monitor.forget()
 
     def _keep_log(self, step: Step, complete: bool) -> None:
         """Append a step to the log, and look for actuators in it."""

@@ -11,6 +11,7 @@ from habnn_control.control.plant import Plant
 HALF_WIDTH = 1.645  # of a normal distribution's central 90 % interval, in standard deviations
 _RATE = 0.05  # weight of the newest step in the running means: they look back over about twenty steps
 _SLACK = 0.5  # standard deviations that a loss may exceed what is expected of the plant as it was, for free
+_USUAL = 1.0  # surprise up to which losses are as predicted
 _LARGEST = 4.0  # standard deviations that one step counts for at most: a single bad reading is no change of the plant
 
 
@@ -28,10 +29,14 @@ class LossMonitor:
         Running mean of the losses minus their predictions, in standard deviations of the predictions.
     regret : float
         Sum of what the losses exceed those of the plant as it was when the regret was last 0, never below 0.
+    changed : bool
+        Whether hidden states of the plant seem to have changed for the worse, and the regret has not been 0 since.
     """
 
-    def __init__(self, level: float | None = None, excess: float = 0.0, regret: float = 0.0) -> None:
-        self._level, self._excess, self.regret = level, excess, regret
+    def __init__(
+        self, level: float | None = None, excess: float = 0.0, regret: float = 0.0, changed: bool = False
+    ) -> None:
+        self._level, self._excess, self.regret, self.changed = level, excess, regret, changed
 
     def append(self, loss: float, expected: float, deviation: float, before: float) -> None:
         """Append one loss with mean and standard deviation of its prediction; leave it out if one is not finite.
@@ -45,6 +50,22 @@ class LossMonitor:
         error = (loss - expected) / deviation if deviation > 0 else 0.0
         self._excess += _RATE * (min(max(error, -_LARGEST), _LARGEST) - self._excess)
         self._level = abs(loss) if self._level is None else self._level + _RATE * (abs(loss) - self._level)
+
+    def notices_change(self, surprise: float) -> bool:
+        """Tell whether hidden states of the plant seem to have changed, because losses surprise by at least so much.
+
+        A change for the worse is regretted until its losses are made up for; a change for the better ends the regret.
+        Without a change there is no regret while losses are as predicted.
+        """
+        found = abs(self.surprise) > surprise
+        if found:
+            self.changed = self.surprise > 0
+            self.forget()
+        else:
+            self.changed = self.changed and self.regret > 0
+        if not self.changed and self.surprise <= _USUAL:
+            self.regret = 0.0
+        return found
 
     @property
     def level(self) -> float:
@@ -60,9 +81,9 @@ class LossMonitor:
         """Begin anew with prediction errors of mean 0."""
         self._excess = 0.0
 
-    def get_state(self) -> dict[str, float | None]:
+    def get_state(self) -> dict[str, float | bool | None]:
         """Return the parameters of an equal monitor."""
-        return {"level": self._level, "excess": self._excess, "regret": self.regret}
+        return {"level": self._level, "excess": self._excess, "regret": self.regret, "changed": self.changed}
 
 
 def predicted_loss(

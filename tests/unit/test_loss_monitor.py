@@ -98,3 +98,32 @@ def test_predicted_loss_of_a_linear_loss_vs_its_formula():
     mean, deviation = predicted_loss(plant, prediction, np.zeros(1), np.array([5.0, 0.0, 0.0]))
     assert mean == pytest.approx(70.0)
     assert deviation == pytest.approx(np.hypot(1.0, 3.0 * 2.0))
+
+
+def test_monitor_regrets_a_change_until_it_is_made_up_for_or_ends():
+    monitor = LossMonitor()
+    for _ in range(40):  # losses as predicted, though above those of some plant of before: no change, no regret
+        monitor.append(10.0, 10.0, 2.0, 5.0)
+        assert not monitor.notices_change(4.5)
+        assert monitor.regret == 0.0
+    found = 0
+    for _ in range(40):
+        monitor.append(20.0, 10.0, 2.0, 10.0)
+        found += monitor.notices_change(4.5)
+    assert found
+    assert monitor.changed
+    assert monitor.regret > 100.0
+    for _ in range(40):  # the model has learned the change for the worse, which goes on
+        monitor.append(20.0, 20.0, 2.0, 10.0)
+        monitor.notices_change(4.5)
+    assert monitor.regret > 400.0
+    found = [monitor.append(10.0, 20.0, 2.0, 10.0) or monitor.notices_change(4.5) for _ in range(20)]
+    assert any(found)
+    assert (monitor.changed, monitor.regret) == (False, 0.0)
+
+
+def test_monitor_change_ends_when_the_losses_are_made_up_for():
+    monitor = LossMonitor(regret=1.0, changed=True)
+    monitor.append(10.0, 10.0, 2.0, 15.0)
+    monitor.notices_change(4.5)
+    assert (monitor.changed, monitor.regret) == (False, 0.0)
