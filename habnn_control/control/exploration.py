@@ -93,7 +93,7 @@ class Probing:
     Parameters
     ----------
     length : int
-        Steps of the burst at the start.
+        Steps of the burst at the start; within 20 every actuator has been on one side and back.
     amplitude : float
         How far the actuators move to either side in the burst at the start.
     amplitudes : tuple of float

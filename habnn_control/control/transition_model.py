@@ -55,7 +55,7 @@ class TransitionModel(EncodedModel):
     past_outputs : int, optional
         See `Encoder`.
     target : str, optional
-        "log", "absolute" or "delta"; see `Encoder`.
+        "softplus" (the default), "log", "absolute" or "delta"; see `Encoder`.
     prior : {"focused", "dense"}
         What a hidden unit looks at before learning: the history of one or two signals, or all inputs. Always dense with
         fewer than two steps of history.
