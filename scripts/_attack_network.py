@@ -10,6 +10,7 @@ from _attack import Outcome  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
 from habnn_control import HABNN
+from habnn_control.support.logging_levels import log_only
 
 Array = NDArray[np.float64]
 
@@ -86,7 +87,11 @@ def error(network: HABNN) -> float:
 
 def attack(effort: float) -> list[Outcome]:
     """Return the outcomes of all streams on all networks, and of random streams on random networks."""
-    logging.getLogger("habnn_control").setLevel(logging.ERROR)  # networks that start anew say so
+    with log_only(logging.ERROR, "habnn_control"):  # networks that start anew say so
+        return [_hostile_streams(), _random_attacks(max(int(300 * effort), 10))]
+
+
+def _hostile_streams() -> Outcome:
     x, y = clean(5000, seed=8)
     least, ratio, refused, n_cases = 0.0, 0.0, 0, 0
     for make in NETWORKS.values():
@@ -98,13 +103,12 @@ def attack(effort: float) -> list[Outcome]:
             refused += learn(network, x, y)
             ratio, n_cases = max(ratio, error(network) / expected), n_cases + 1
     told = f"least / largest eigenvalue {least:.0e}, {refused} clean samples refused, RMSE after 5000 clean samples "
-    first = Outcome(
+    return Outcome(
         f"network: {len(NETWORKS)} networks x {len(streams())} hostile streams of {N_HOSTILE} samples",
         n_cases,
         f"{told}at most {ratio:.2f} times that without attack",
         bool(least > -1e-9 and refused == 0 and ratio < 1.5),
     )
-    return [first, _random_attacks(max(int(300 * effort), 10))]
 
 
 def _random_attacks(n: int) -> Outcome:

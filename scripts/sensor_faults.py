@@ -25,6 +25,7 @@ from habnn_control.experiments.parallel import execute
 from habnn_control.experiments.provenance import write_meta
 from habnn_control.support.command_line import command, fail, flag, parse
 from habnn_control.support.files import atomic_write
+from habnn_control.support.logging_levels import log_only
 
 Array = NDArray[np.float64]
 
@@ -90,11 +91,14 @@ def play_seed(task: Task) -> list[dict[str, Any]]:
 
     The undisturbed run of a new setpoint is that of an agent which has had this setpoint all the time.
     """
-    config = task.config
-    logging.getLogger("agents").setLevel(logging.ERROR)  # a warning per fault and seed is what is asked for
+    with log_only(logging.ERROR, "agents"):  # a warning per fault and seed is what is asked for
+        return _play(task.config, task.seed)
+
+
+def _play(config: Config, seed: int) -> list[dict[str, Any]]:
     length = max(config.length, config.stopped, 1)
     faults = [chance(), *sensor_faults(config.length), *real_changes(config.stopped, config.to_setpoint)]
-    agent = _agent(config, config.setpoint, task.seed)
+    agent = _agent(config, config.setpoint, seed)
     agent.learn(config.before)
     clean, rows = _losses(deepcopy(agent), length + config.after), []
     for fault in faults:
@@ -102,12 +106,12 @@ def play_seed(task: Task) -> list[dict[str, Any]]:
             continue
         usual = clean
         if fault.setpoint is not None:
-            settled = _agent(config, fault.setpoint, task.seed)
+            settled = _agent(config, fault.setpoint, seed)
             settled.learn(config.before)
             usual = _losses(settled, length + config.after)
         disturbed = deepcopy(agent)
         disturbed.env.start(fault)
-        rows.append(_row(fault, task.seed, _losses(disturbed, fault.steps + config.after), usual))
+        rows.append(_row(fault, seed, _losses(disturbed, fault.steps + config.after), usual))
     return rows
 
 
