@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from agents.base import Action, RecurrentAgent, Step, keyword_names
 from agents.mpc_checks import box_bounds, check_horizon, described_plant
 from agents.sensors import SensorCheck
-from habnn_control.control.actuator_search import StepLog, find_actuators
+from habnn_control.control.actuator_search import StepLog, find_actuators, gentle_move, n_gentle
 from habnn_control.control.excitation import Sweeps
 from habnn_control.control.exploration import Exploration, Probing
+from habnn_control.control.hazard import Hazard
 from habnn_control.control.limits import LimitMonitor, fallback_action
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
 from habnn_control.control.monitor import HALF_WIDTH, LossMonitor, predicted_loss
@@ -30,7 +31,9 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
+_SETTLING = 50  # planned steps in which a model learns before its errors mean anything
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
+_HAZARD = "hazard_"  # prefix of the hazard's arrays in an agent's file
 _LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
 ACTUATORS = ("described", "found", "learned")
 MODELS = {  # imported when the first one is built
@@ -120,11 +123,12 @@ class MPCAgent(RecurrentAgent):
         self._as_before: StepPrediction | None = None  # prediction for the plant as it was before a change
         self._sensors = SensorCheck(self.name, self._bounds, self.plant)
         self._motion, self._probes = self._excitation(), self._make_probes()
-        self._monitor = LossMonitor()
+        self._monitor, self._hazard = LossMonitor(), Hazard(self.plant, self._bounds)
         self._limits = LimitMonitor(self.name, self.plant.chance_limits)
         self._n_steps = 0  # learned from online
         searches = actuators != "learned" and self.plant.actuators is None
         self._log = StepLog() if searches else None  # steps in which actuators are looked for
+        self._n_gentle = n_gentle(len(self._low)) if searches and self._motion.length else 0  # before the excitation
         self._snapshot = self.model.snapshot()
 
     def _excitation(self) -> Sweeps | Bursts:
@@ -159,7 +163,7 @@ class MPCAgent(RecurrentAgent):
         self.model.pretrain(transitions)
         if self._log is not None:
             self._search_actuators(transitions)
-        self._motion.length = 0
+        self._motion.length = self._n_gentle = 0
         self._log = None
         self._current = None  # the model's memory is that of the log's last episode
         self._keep_snapshot()
@@ -182,8 +186,10 @@ class MPCAgent(RecurrentAgent):
         if not self.model.is_sound():
             self._go_back()
             return self._first_action(None, observation)
-        if self._n_steps < self._motion.length:
-            return self._motion.first(self._n_steps)
+        if self._n_steps < self._n_gentle:
+            return gentle_move(self._low, self._high, self.seed, self._n_steps)
+        if self._n_steps < self._n_gentle + self._motion.length:
+            return self._motion.first(self._n_steps - self._n_gentle)
         self._plan = self._search(self.exploration, self.model.memory, self._rng(), self._plan)
         planned = self._first_action(self._plan, observation)
         probed = planned
@@ -202,7 +208,7 @@ class MPCAgent(RecurrentAgent):
     @property
     def _n_planned(self) -> int:
         """Number of steps learned from since the excitation at the start."""
-        return max(self._n_steps - self._motion.length, 0)
+        return max(self._n_steps - self._n_gentle - self._motion.length, 0)
 
     def _observe(self, step: Step) -> None:
         self._n_steps += 1
@@ -237,8 +243,18 @@ class MPCAgent(RecurrentAgent):
         expected, deviation = predicted_loss(self.plant, self.prediction, action, after)
         self._monitor.append(float(self.plant.loss(action, after)), expected, deviation, before)
         settings = self.exploration.excitation
-        if isinstance(settings, Probing) and self._monitor.notices_change(settings.surprise):
+        if not isinstance(settings, Probing):
+            return
+        monitor = self._monitor
+        if self._n_planned < _SETTLING:
+            monitor.settle()
+        had_changed = monitor.changed
+        noticed = monitor.notices_change(settings.surprise)
+        self._hazard.observe(after, exposed=not monitor.changed)
+        if noticed:
             self.model.disturb()
+            if monitor.changed and not had_changed:
+                self._hazard.blame()
 
     def _keep_log(self, step: Step, complete: bool) -> None:
         """Append a step to the log, and look for actuators in it."""
@@ -253,7 +269,8 @@ class MPCAgent(RecurrentAgent):
 
     def _search_actuators(self, log: Transitions) -> None:
         """Start the model anew with the actuators that a log shows, if it shows any."""
-        found = find_actuators(self.plant, self._bounds, log.observations, log.actions, log.next_observations)
+        gentle = 0 < self._n_steps <= self._n_gentle
+        found = find_actuators(self.plant, self._bounds, log.observations, log.actions, log.next_observations, gentle)
         if found is not None:
             logger.info("%s: entries %s follow the actions with steps %s.", self.name, found.entries, found.steps)
             self._take_over(found)
@@ -262,11 +279,13 @@ class MPCAgent(RecurrentAgent):
     def _take_over(self, actuators: Actuators) -> None:
         """Build model and excitation anew, with actuators whose motion is known from now on."""
         self.plant = replace(self.plant, actuators=actuators)
+        self._hazard = Hazard(self.plant, self._bounds)
         self.model = self._build(self.plant, self._bounds, seed=self.seed)
         progress = self._motion.get_state()
         self._motion, self._probes = self._excitation(), self._make_probes()
         self._motion.set_state(progress)
         self._sensors.take_over(self.plant)
+        self._n_gentle = min(self._n_gentle, self._n_steps)  # the excitation begins
         self._plan, self._snapshot = None, self.model.snapshot()
 
     def _keep_snapshot(self) -> None:
@@ -318,11 +337,13 @@ class MPCAgent(RecurrentAgent):
     ) -> Plan | None:
         """Return the best plan from `memory`; None, with a warning, if no candidate has a finite cost."""
         forecaster = self.model.draw(rng) if exploration.thompson else self.model
+        price = self._price_of_change() * exploration.hazard
 
         def objective(sequences: Array) -> Array:
             actions = self.plant.continued(sequences, self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
             costs = exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
+            costs = costs + price * (self._hazard.rate(forecast.observations) @ self._weights)
             return self._limits.charged(costs, forecast)
 
         plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
@@ -330,6 +351,10 @@ class MPCAgent(RecurrentAgent):
             return plan if self._limits.accepts(plan.cost, self.plant.fallback is not None) else None
         logger.warning("%s: no candidate has a finite cost at step %d; resting.", self.name, self._n_steps)
         return None
+
+    def _price_of_change(self) -> float:
+        """Return what a change of the plant for the worse is expected to cost."""
+        return self._motion.price_of_change(self._monitor) if isinstance(self._motion, Bursts) else 0.0
 
     def _first_action(self, plan: Plan | None, observation: NDArray[Any]) -> Array:
         if plan is None:
@@ -345,6 +370,7 @@ class MPCAgent(RecurrentAgent):
         found = self.plant.actuators
         state = {
             "n_steps": self._n_steps,
+            "n_gentle": self._n_gentle,
             "motion": self._motion.get_state(),
             "probes": None if self._probes is None else self._probes.get_state(),
             "monitor": self._monitor.get_state(),
@@ -353,12 +379,14 @@ class MPCAgent(RecurrentAgent):
             "sensors": self._sensors.get_state(),
             "levels": self._limits.levels.tolist(),
         }
-        return state, model | plan | log
+        hazard = {f"{_HAZARD}{name}": value for name, value in self._hazard.get_state().items()}
+        return state, model | plan | log | hazard
 
     def _restore(self, state: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._n_steps = state["n_steps"]
         if self.plant.actuators is None and state["actuators"] is not None:
             self._take_over(Actuators(*state["actuators"]))
+        self._n_gentle = state["n_gentle"]
         self._motion.set_state(state["motion"])
         if self._probes is not None:
             self._probes.set_state(state["probes"])
@@ -367,6 +395,7 @@ class MPCAgent(RecurrentAgent):
         self._log = StepLog() if state["searching"] else None
         if f"{_LOG}actions" in arrays:
             self._log = StepLog(Transitions(*(arrays[f"{_LOG}{name}"] for name in Transitions._fields)))
+        self._hazard.set_state({k.removeprefix(_HAZARD): v for k, v in arrays.items() if k.startswith(_HAZARD)})
         prefix = "model_"
         self.model.restore({k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)})
         self._monitor = LossMonitor(**state["monitor"])

@@ -11,6 +11,20 @@ Array = NDArray[np.float64]
 _SPARE_SAMPLES = 3  # beyond one sample per action: a fit that must be believed needs samples to be wrong about
 _TOLERANCE = 0.05  # largest error of a motion, in parts of the motion: a model learns less in tens of steps
 _LONGEST_SEARCH = 100  # steps after which actuators that were not found are left to the model
+_GENTLE = 0.25  # of the full actions: positions that are read exactly show their motion in small moves too
+_EXACT = 0.001  # the tolerance for small moves, in which what leaks or lags looks like a position
+_TRIES = 2  # gentle moves per sample that a fit needs at least: some positions may be at their ends
+
+
+def n_gentle(n_actions: int) -> int:
+    """Return the number of gentle moves with which a search begins."""
+    return _TRIES * (n_actions + _SPARE_SAMPLES)
+
+
+def gentle_move(low: Array, high: Array, seed: int, step: int) -> Array:
+    """Return the action of a step of the search: a part of the full actions with signs drawn at random."""
+    signs = np.random.default_rng((seed, 78, step)).choice([-1.0, 1.0], len(low))
+    return np.asarray((low + high + _GENTLE * signs * (high - low)) / 2)
 
 
 class StepLog:
@@ -51,7 +65,7 @@ class StepLog:
 
 
 def find_actuators(
-    plant: Plant, bounds: Bounds, before: ArrayLike, actions: ArrayLike, after: ArrayLike
+    plant: Plant, bounds: Bounds, before: ArrayLike, actions: ArrayLike, after: ArrayLike, gentle: bool = False
 ) -> Actuators | None:
     """Return the actuators that n steps show by least squares; None unless there is exactly one for each action.
 
@@ -65,13 +79,16 @@ def find_actuators(
     before, after : array_like, shape (n, n_observed)
         Observations before and after each step.
     actions : array_like, shape (n, n_actions)
+    gentle : bool
+        Whether the steps are gentle moves: then only entries that follow exactly are found.
     """
+    tolerance = _EXACT if gentle else _TOLERANCE
     first, moves, last = (np.asarray(part, dtype=np.float64) for part in (before, actions, after))
     found: dict[int, tuple[int, float]] = {}
     for entry in plant.outputs(bounds.n_observed):
         low, high = bounds.low[entry], bounds.high[entry]
         free = (last[:, entry] > low) & (last[:, entry] < high)  # a position at its end hides the motion
-        match = _followed(moves[free], (last - first)[free, entry]) if np.isfinite(high - low) else None
+        match = _followed(moves[free], (last - first)[free, entry], tolerance) if np.isfinite(high - low) else None
         if match is not None:
             action, step = match
             if action in found:
@@ -83,7 +100,7 @@ def find_actuators(
     return Actuators(entries, steps)
 
 
-def _followed(actions: Array, change: Array) -> tuple[int, float] | None:
+def _followed(actions: Array, change: Array, tolerance: float) -> tuple[int, float] | None:
     """Return the action that changes (n,) follow, and the change per unit of it; None if there is no such action."""
     n, n_actions = actions.shape
     if n < n_actions + _SPARE_SAMPLES:
@@ -91,7 +108,7 @@ def _followed(actions: Array, change: Array) -> tuple[int, float] | None:
     steps, _, rank, _ = np.linalg.lstsq(actions, change, rcond=1e-3)
     action = int(np.argmax(np.abs(steps)))
     error = change - steps[action] * actions[:, action]
-    exact = np.sqrt(np.mean(error**2)) <= _TOLERANCE * np.sqrt(np.mean(change**2))
+    exact = np.sqrt(np.mean(error**2)) <= tolerance * np.sqrt(np.mean(change**2))
     if rank < n_actions or steps[action] == 0 or not exact:
         return None
     return action, float(steps[action])

@@ -153,6 +153,8 @@ class Exploration:
         effect fades by itself.
     thompson : bool
         Plan on one model drawn from the posterior instead of the expected one.
+    hazard : float
+        Weight of the expected cost of changes for the worse, of their rate as `Hazard` has learned it; 0 for none.
     excitation : Excitation or Probing
         Moves beside the plan.
     """
@@ -160,6 +162,7 @@ class Exploration:
     risk: Schedule = Schedule(2.0, 0.5, 0.98)
     information: Schedule = Schedule()
     thompson: bool = False
+    hazard: float = 1.0
     excitation: Excitation | Probing = Probing()
 
     @classmethod
@@ -183,12 +186,17 @@ class Exploration:
                 f"exploration: excitation must be a mapping of its parameters, got {excitation!r}; pass "
                 "{'length': ...}, 0 for none."
             )
+        if not 0 <= parts.get("hazard", cls.hazard) < inf:
+            raise ValueError(
+                f"exploration: hazard must be finite and not negative, got {parts['hazard']}; 0 switches it off."
+            )
         return cls(**parts)
 
     def exploiting(self) -> "Exploration":
         """Return the same risk aversion without anything that is done only to learn."""
         averse = self.risk.start >= 0 and self.risk.floor >= 0
-        return Exploration(self.risk if averse else Schedule(), excitation=Excitation(0))
+        risk = self.risk if averse else Schedule()
+        return Exploration(risk, hazard=self.hazard, excitation=Excitation(0))
 
     def costs(
         self, forecast: Forecast, actions: Array, cost: Cost, weights: Array, step: int, monitor: LossMonitor

@@ -10,6 +10,7 @@ from habnn_control.control.plant import Plant
 
 HALF_WIDTH = 1.645  # of a normal distribution's central 90 % interval, in standard deviations
 _RATE = 0.05  # weight of the newest step in the running means: they look back over about twenty steps
+_TOLL_RATE = 0.1  # weight of the newest step in the toll
 _SLACK = 0.5  # standard deviations that a loss may exceed what is expected of the plant as it was, for free
 _USUAL = 1.0  # surprise up to which losses are as predicted
 _LARGEST = 4.0  # standard deviations that one step counts for at most: a single bad reading is no change of the plant
@@ -31,12 +32,19 @@ class LossMonitor:
         Sum of what the losses exceed those of the plant as it was when the regret was last 0, never below 0.
     changed : bool
         Whether hidden states of the plant seem to have changed for the worse, and the regret has not been 0 since.
+    toll : float
+        Running mean of what the losses exceed those of the plant as it was when the regret was last 0.
     """
 
     def __init__(
-        self, level: float | None = None, excess: float = 0.0, regret: float = 0.0, changed: bool = False
+        self,
+        level: float | None = None,
+        excess: float = 0.0,
+        regret: float = 0.0,
+        changed: bool = False,
+        toll: float = 0.0,
     ) -> None:
-        self._level, self._excess, self.regret, self.changed = level, excess, regret, changed
+        self._level, self._excess, self.regret, self.changed, self.toll = level, excess, regret, changed, toll
 
     def append(self, loss: float, expected: float, deviation: float, before: float) -> None:
         """Append one loss with mean and standard deviation of its prediction; leave it out if one is not finite.
@@ -47,6 +55,7 @@ class LossMonitor:
             return
         extra = min(max(loss - before, -_LARGEST * deviation), _LARGEST * deviation)
         self.regret = max(self.regret + extra - _SLACK * deviation, 0.0)
+        self.toll += _TOLL_RATE * (extra - self.toll)
         error = (loss - expected) / deviation if deviation > 0 else 0.0
         self._excess += _RATE * (min(max(error, -_LARGEST), _LARGEST) - self._excess)
         self._level = abs(loss) if self._level is None else self._level + _RATE * (abs(loss) - self._level)
@@ -67,6 +76,11 @@ class LossMonitor:
             self.regret = 0.0
         return found
 
+    def settle(self) -> None:
+        """Take the plant as it is now as what it was."""
+        self.regret, self.changed = 0.0, False
+        self.forget()
+
     @property
     def level(self) -> float:
         """Mean magnitude of the recent losses: the unit of the information weight; 1 before the first loss."""
@@ -83,7 +97,13 @@ class LossMonitor:
 
     def get_state(self) -> dict[str, float | bool | None]:
         """Return the parameters of an equal monitor."""
-        return {"level": self._level, "excess": self._excess, "regret": self.regret, "changed": self.changed}
+        return {
+            "level": self._level,
+            "excess": self._excess,
+            "regret": self.regret,
+            "changed": self.changed,
+            "toll": self.toll,
+        }
 
 
 def predicted_loss(

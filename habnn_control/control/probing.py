@@ -13,10 +13,10 @@ Array = NDArray[np.float64]
 
 _LONGEST_QUARTER = 10  # steps to one side at most: a slow actuator is not waited for
 _UNKNOWN_QUARTER = 3  # steps to one side, at an amplitude of a tenth, where the actuators are not known
-_SETTLING = 50  # planned steps before the first recovery: a model must have learned before its errors mean anything
 _EXCESS = 0.3  # loss that a step of the first recovery is taken to cost, in parts of the level of the losses
 _MOST_FAILURES = 3  # recoveries without help that count: the wait for the next one is at most eight times the first
-_STATE = ("length", "n_recoveries", "failures", "began", "ended", "price", "regret")
+_HELPED = 0.5  # part of the toll that may be left after a recovery that helped
+_STATE = ("length", "n_recoveries", "failures", "began", "ended", "price", "regret", "toll")
 
 
 def speeds(plant: Plant, bounds: Bounds) -> Array:
@@ -69,7 +69,7 @@ class Bursts:
         self.n_recoveries, self.failures = 0, 0  # in all, and in a row without help
         self.began, self.ended = 0, 0  # planned steps of the last recovery
         self.price = 0.0  # loss per step that the last recovery cost beside what the plant costs without
-        self.regret = 0.0  # when the last recovery began
+        self.regret, self.toll = 0.0, 0.0  # when the last recovery began
 
     def first(self, step: int) -> Array:
         """Return the action of a step of the burst at the start."""
@@ -80,8 +80,11 @@ class Bursts:
         """Return the planner's action, or that of the recovery that is under way."""
         if n_planned == self.ended > self.began:
             self._end(monitor)
-        if n_planned >= self.ended and self._is_due(n_planned, monitor):
-            self.began, self.ended, self.regret = n_planned, n_planned + self._duration(), monitor.regret
+        if n_planned == self.ended + self._duration() and self.n_recoveries:
+            self._judge(monitor)
+        if self._is_due(n_planned, monitor):
+            self.began, self.ended = n_planned, n_planned + self._duration()
+            self.regret, self.toll = monitor.regret, monitor.toll
         if n_planned >= self.ended:
             return np.array(action)
         ahead = 2 * (n_planned - self.began) < self.ended - self.began
@@ -89,26 +92,34 @@ class Bursts:
         return self._at(signs if ahead else -signs)
 
     def _is_due(self, n_planned: int, monitor: LossMonitor) -> bool:
-        if monitor.regret == 0.0:
-            self.failures = 0
-        return self._recovers and n_planned >= _SETTLING and monitor.regret > self._cost(monitor)
+        waits = self.n_recoveries and n_planned < self.ended + self._duration()
+        return self._recovers and not waits and n_planned >= self.ended and monitor.regret > self._cost(monitor)
 
     def _cost(self, monitor: LossMonitor) -> float:
         """Return the regret that a recovery is worth."""
         return float(max(self.price, _EXCESS * monitor.level) * self._duration() * 2**self.failures)
+
+    def price_of_change(self, monitor: LossMonitor) -> float:
+        """Return what a change for the worse costs: the regret until a recovery begins, and the recovery."""
+        return float(2 * max(self.price, _EXCESS * monitor.level) * self._duration())
 
     def _duration(self) -> int:
         """Return the number of steps of a recovery, both ways."""
         return 2 * int(quarters(1.0, self._speeds).max())
 
     def _end(self, monitor: LossMonitor) -> None:
-        """Take note of what a recovery has cost, and leave enough regret to see whether it helped."""
+        """Take note of what a recovery has cost."""
         self.price = max(monitor.regret - self.regret, 0.0) / (self.ended - self.began)
         self.began = self.ended
         self.n_recoveries += 1
-        self.failures = min(self.failures + 1, _MOST_FAILURES)
-        monitor.regret = 0.5 * self._cost(monitor)
-        monitor.forget()
+
+    def _judge(self, monitor: LossMonitor) -> None:
+        """Tell, as long after a recovery as it has taken, whether it helped: then the plant is as good as it was."""
+        helped = monitor.toll < _HELPED * self.toll
+        self.failures = 0 if helped else min(self.failures + 1, _MOST_FAILURES)
+        monitor.regret = 0.0
+        if helped:
+            monitor.settle()
 
     def _at(self, signs: Array) -> Array:
         """Return the ends of the action ranges with these signs."""

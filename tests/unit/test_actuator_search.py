@@ -47,6 +47,24 @@ def test_entries_that_follow_only_roughly_are_left_to_the_model():
     assert find_actuators(PLANT, BOUNDS, *log(60, noise=2.0)) is None
 
 
+def test_what_leaks_is_no_actuator_in_gentle_moves():
+    """A leaky integrator hardly leaks while it is near its start."""
+    rng = np.random.default_rng(0)
+    actions = rng.choice([-0.25, 0.25], (8, 2))
+    states = [np.array([50.0, 50.0, 50.0, 0.0])]
+    for action in actions:
+        after = states[-1].copy()
+        after[[1, 0]] += STEPS * action - 0.01 * (after[[1, 0]] - 50.0)
+        states.append(after)
+    steps = np.array(states[:-1]), actions, np.array(states[1:])
+    assert find_actuators(PLANT, BOUNDS, *steps) is not None
+    assert find_actuators(PLANT, BOUNDS, *steps, gentle=True) is None
+
+
+def test_exact_actuators_are_found_in_gentle_moves():
+    np.testing.assert_allclose(find_actuators(PLANT, BOUNDS, *log(8), gentle=True).steps, STEPS)
+
+
 def test_actions_that_move_together_are_not_told_apart():
     before, actions, after = log(40)
     actions = actions[:, :1].repeat(2, axis=1)

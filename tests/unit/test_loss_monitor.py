@@ -127,3 +127,16 @@ def test_monitor_change_ends_when_the_losses_are_made_up_for():
     monitor.append(10.0, 10.0, 2.0, 15.0)
     monitor.notices_change(4.5)
     assert (monitor.changed, monitor.regret) == (False, 0.0)
+
+
+def test_monitor_toll_is_the_recent_loss_beyond_the_plant_as_it_was():
+    monitor = LossMonitor()
+    for _ in range(100):
+        monitor.append(16.0, 16.0, 2.0, 10.0)
+    assert monitor.toll == pytest.approx(6.0, rel=1e-3)
+
+
+def test_monitor_settles():
+    monitor = LossMonitor(10.0, 3.0, 100.0, True, 5.0)
+    monitor.settle()
+    assert (monitor.regret, monitor.changed, monitor.surprise, monitor.level) == (0.0, False, 0.0, 10.0)

@@ -119,14 +119,12 @@ def test_mpc_actions_are_in_a_lopsided_box():
 
 
 def test_mpc_excites_unknown_actuators_too():
-    actions = np.array(
-        [
-            step.action[0]
-            for step in steps_of(point_mass_agent(PointMass(), exploration={"excitation": {"length": 12}}), 12)
-        ]
-    )
-    np.testing.assert_array_equal(actions, np.repeat([1, -1, -1, 1], 3) * actions[0])
-    assert abs(actions[0]) == 1
+    """Gentle moves come first, 2 * (1 action + 3), then the wave of the burst."""
+    agent = point_mass_agent(PointMass(), exploration={"excitation": {"length": 12}})
+    actions = np.array([step.action[0] for step in steps_of(agent, 20)])
+    np.testing.assert_allclose(np.abs(actions[:8]), 0.25)
+    np.testing.assert_array_equal(actions[8:], np.repeat([1, -1, -1, 1], 3) * actions[8])
+    assert abs(actions[8]) == 1
 
 
 def test_mpc_prediction_is_of_the_step_that_follows():

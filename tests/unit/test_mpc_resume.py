@@ -59,7 +59,9 @@ def test_load_resumes_from_a_checkpoint_written_by_a_callback(tmp_path):
 
 def test_load_raises_on_what_another_release_saved(tmp_path, monkeypatch):
     agent = habnn(plant())
-    monkeypatch.setattr(agent, "_state", lambda: ({"n_steps": 0, "actuators": None, "motion": {"length": 4}}, {}))
+    monkeypatch.setattr(
+        agent, "_state", lambda: ({"n_steps": 0, "n_gentle": 0, "actuators": None, "motion": {"length": 4}}, {})
+    )
     agent.save(tmp_path / "agent")
     with pytest.raises(
         ValueError, match=r"must hold 'n_recoveries' of a habnn agent, got the file of another release; load"

@@ -81,12 +81,6 @@ def test_recovery_reaches_both_ends():
             assert max(seen) == 100
 
 
-def test_recovery_waits_for_a_model_that_has_learned():
-    motion = bursts()
-    moves_of(motion, regretting(), range(60))
-    assert motion.began == 50
-
-
 def test_recovery_begins_when_the_regret_exceeds_what_it_costs():
     """Twenty steps, taken to cost 0.3 of the level each: 20 * 0.3 * 10."""
     for regret, begins in ((59.0, False), (61.0, True)):
@@ -95,26 +89,52 @@ def test_recovery_begins_when_the_regret_exceeds_what_it_costs():
         assert (motion.ended == 120) == begins
 
 
-def test_recovery_that_was_dear_is_waited_for_longer_and_each_that_did_not_help_doubles_the_wait():
-    motion, monitor = bursts(), regretting(100.0)
+def judged(toll, regret=300.0):
+    """Return the motion and monitor after a recovery in steps 100 to 119, judged at 140 by a toll of 10 before it."""
+    motion, monitor = bursts(), LossMonitor(10.0, 0.0, 100.0, True, 10.0)
     moves_of(motion, monitor, range(100, 120))
-    monitor.regret = 300.0  # it has cost 200, 10 per step
-    np.testing.assert_array_equal(motion.later(120, monitor, PLANNED), PLANNED)
-    assert motion.price == 10.0
-    assert monitor.regret == 200.0  # half of what the next one asks for: 20 steps of 10, twice
-    monitor.regret = 399.0
-    np.testing.assert_array_equal(motion.later(121, monitor, PLANNED), PLANNED)
+    monitor.regret = regret  # it has cost 200, 10 per step
+    moves_of(motion, monitor, range(120, 140))
+    assert (motion.price, motion.n_recoveries, monitor.regret) == (10.0, 1, regret)
+    monitor.toll = toll
+    motion.later(140, monitor, PLANNED)
+    return motion, monitor
+
+
+def test_recovery_that_helped_ends_the_change():
+    motion, monitor = judged(4.9)
+    assert (motion.failures, monitor.regret, monitor.changed) == (0, 0.0, False)
+
+
+def test_recovery_that_did_not_help_doubles_the_wait():
+    motion, monitor = judged(5.1)
+    assert (motion.failures, monitor.regret, monitor.changed) == (1, 0.0, True)
+    monitor.regret = 399.0  # 20 steps of 10, twice
+    np.testing.assert_array_equal(motion.later(141, monitor, PLANNED), PLANNED)
     monitor.regret = 401.0
-    assert np.abs(motion.later(122, monitor, PLANNED)).min() == 1.0
+    assert np.abs(motion.later(142, monitor, PLANNED)).min() == 1.0
 
 
-def test_recovery_that_helped_does_not_double_the_wait():
-    motion, monitor = bursts(), regretting(100.0)
-    moves_of(motion, monitor, range(100, 121))
-    assert motion.failures == 1
-    monitor.regret = 0.0
-    motion.later(150, monitor, PLANNED)
-    assert motion.failures == 0
+def test_no_recovery_begins_before_the_last_one_is_judged():
+    _, monitor = judged(4.9)
+    motion = bursts()
+    moves_of(motion, monitor, range(100))
+    monitor.regret = 1e6
+    moves_of(motion, monitor, range(100, 139))
+    assert (motion.began, motion.ended, motion.n_recoveries) == (120, 120, 1)
+
+
+def test_price_of_a_change_is_what_is_spent_before_and_during_a_recovery():
+    assert bursts().price_of_change(regretting()) == pytest.approx(2 * 20 * 0.3 * 10)
+    assert judged(4.9)[0].price_of_change(regretting()) == pytest.approx(2 * 20 * 10)
+
+
+def test_losses_of_the_first_planned_steps_are_no_regret():
+    """A model must have learned before its errors mean anything: 50 steps after the burst of 4."""
+    agent = habnn(plant())
+    regrets = []
+    agent.learn(53, callback=lambda _: regrets.append(agent._monitor.regret))
+    assert regrets == [0.0] * 53
 
 
 def test_recovery_prefers_no_direction():
