@@ -11,7 +11,7 @@ from torch.nn.functional import silu, softplus
 
 from habnn_control.control.encoded_model import EncodedModel
 from habnn_control.control.encoder import Encoder
-from habnn_control.control.model import DenseCovariance, Forecast, Memory, Snapshot, StepPrediction
+from habnn_control.control.model import FactorCovariance, Forecast, Memory, Snapshot, StepPrediction
 from habnn_control.control.plant import Bounds, Plant
 from habnn_control.control.rollout import roll_out
 from habnn_control.support.names import check_choice
@@ -206,7 +206,7 @@ class EnsembleModel(EncodedModel):
             encoder.outputs,
             slopes,
             noise,
-            DenseCovariance(np.einsum("mnko,mnlo->nokl", apart, apart)),
+            FactorCovariance(apart.transpose(1, 3, 2, 0)),
         )
 
     # ------------------------------------------------------------------ state

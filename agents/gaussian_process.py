@@ -298,6 +298,19 @@ class ProcessCovariance:
             total += variance * ((row @ prior @ row.swapaxes(1, 2))[:, 0, 0] - explained)
         return np.maximum(total, 0.0)
 
+    def of_differences(self, weights: Array) -> Array:
+        """Return the variance (n,) of the difference between each plan's sum and that of the first plan."""
+        known = self._covariances[1]
+        between = self._kernel(self._path, np.broadcast_to(self._path[:1], self._path.shape))
+        total = self.of_sums(weights)
+        total = total + total[0]
+        for output, (_, variance, inverse, _) in enumerate(self._posteriors):
+            row = weights[:, None, :, output]
+            sums = (row @ known)[:, 0]
+            shared = (row @ between @ row[:1].swapaxes(1, 2))[:, 0, 0] - sums @ inverse @ sums[0]
+            total -= 2 * variance * shared
+        return np.asarray(np.maximum(total, 0.0))
+
 
 class FunctionDraw:
     """Forecasts along functions drawn from the posterior of a `GaussianProcessModel`, without epistemic covariance."""

@@ -339,12 +339,14 @@ class MPCAgent(RecurrentAgent):
         forecaster = self.model.draw(rng) if exploration.thompson else self.model
         price = self._price_of_change() * exploration.hazard
 
+        rest = np.broadcast_to(self._rest_action, (1, self._horizon, len(self._rest_action)))
+
         def objective(sequences: Array) -> Array:
-            actions = self.plant.continued(sequences, self._hold, self._bounds)
+            actions = self.plant.continued(np.concatenate([rest, sequences]), self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
             costs = exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
             costs = costs + price * (self._hazard.rate(forecast.observations) @ self._weights)
-            return self._limits.charged(costs, forecast)
+            return self._limits.charged(costs, forecast)[1:]
 
         plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
         if np.isfinite(plan.cost):

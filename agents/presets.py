@@ -34,21 +34,27 @@ PAPER: Settings = {
             "noise_weight": inf,
         },
     },
-    "exploration": {"risk": -100.0, "excitation": {"length": 0, "budget": 0.0, "surprise": inf, "recovers": False}},
+    "exploration": {
+        "risk": -100.0,
+        "relative": False,
+        "excitation": {"length": 0, "budget": 0.0, "surprise": inf, "recovers": False},
+    },
 }
 
 # The default before probing: sweeps whose widths, first direction and roles of the actuators were chosen by hand for
 # the Industrial Benchmark. It stays for comparison.
 SCRIPTED: Settings = {
     "horizon": 15,
-    "exploration": {"risk": (3.0, 1.0, 0.99), "excitation": {"kind": "sweeps"}},
+    "exploration": {"risk": (3.0, 1.0, 0.99), "relative": False, "excitation": {"kind": "sweeps"}},
 }
 
 # The default agent with one thing changed each.
 ABLATIONS: dict[str, Settings] = {
     "greedy": {"exploration": {"risk": 0.0}},
     "optimistic": {"exploration": {"risk": -1.0}},
-    "pessimistic": {"exploration": {"risk": 3.0}},
+    "pessimistic": {"exploration": {"risk": 4.0}},
+    "absolute-risk": {"exploration": {"relative": False}},
+    "no-hazard": {"exploration": {"hazard": 0.0}},
     "curious": {"exploration": {"information": 0.067}},
     "information": {"exploration": {"risk": 0.0, "information": 0.067}},
     "thompson": {"exploration": {"risk": 0.0, "thompson": True}},

@@ -139,15 +139,20 @@ EXCITATIONS: dict[str, type[Excitation] | type[Probing]] = {"probing": Probing, 
 class Exploration:
     """How uncertainty enters the cost of a plan, and what is done beside the plan in order to learn.
 
-    The cost of a plan is its expected loss, plus the risk weight times the epistemic standard deviation of its total
-    loss, minus the information weight times the mutual information between the model and the plan's observations. Both
-    look at the plan as a whole: resting at an unknown place repeats one risk and one observation, a varied plan spreads
-    the risk and learns more.
+    The cost of a plan is its expected loss, plus the risk weight times the epistemic standard deviation of what its
+    total loss differs from that of resting, minus the information weight times the mutual information between the model
+    and the plan's observations. Both look at the plan as a whole: resting at an unknown place repeats one risk and one
+    observation, a varied plan spreads the risk and learns more.
+
+    What is unknown of all plans alike, such as the effect of an exogenous entry that has never been where it is now, is
+    no reason to prefer one of them. It would hide how little is known of the differences between them.
 
     Parameters
     ----------
     risk : Schedule
         Risk weight: positive is risk-averse, negative is optimistic.
+    relative : bool
+        Whether the risk is that of the difference from resting; otherwise it is that of the total loss.
     information : Schedule
         Value of one nat, in parts of the level of the recent losses. Information runs out as the model learns, so its
         effect fades by itself.
@@ -159,7 +164,8 @@ class Exploration:
         Moves beside the plan.
     """
 
-    risk: Schedule = Schedule(2.0, 0.5, 0.98)
+    risk: Schedule = Schedule(2.0, 0.5, 0.995)
+    relative: bool = True
     information: Schedule = Schedule()
     thompson: bool = False
     hazard: float = 1.0
@@ -196,7 +202,7 @@ class Exploration:
         """Return the same risk aversion without anything that is done only to learn."""
         averse = self.risk.start >= 0 and self.risk.floor >= 0
         risk = self.risk if averse else Schedule()
-        return Exploration(risk, hazard=self.hazard, excitation=Excitation(0))
+        return Exploration(risk, self.relative, hazard=self.hazard, excitation=Excitation(0))
 
     def costs(
         self, forecast: Forecast, actions: Array, cost: Cost, weights: Array, step: int, monitor: LossMonitor
@@ -206,7 +212,7 @@ class Exploration:
         Parameters
         ----------
         forecast : Forecast
-            Of n plans over a horizon.
+            Of n plans over a horizon; the first one rests.
         actions : array, shape (n, horizon, n_actions)
         cost : callable
             Losses per step; see `habnn_control.control.plant.Plant.cost`.
@@ -225,13 +231,15 @@ class Exploration:
             )
         costs = values @ weights
         if risk := self.risk.value(step):
-            costs = costs + risk * loss_deviation(forecast, actions, cost, values, weights)
+            costs = costs + risk * loss_deviation(forecast, actions, cost, values, weights, self.relative)
         if information := self.information.value(step):
             costs = costs - information * monitor.level * forecast.information
         return np.asarray(costs)
 
 
-def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array, weights: Array) -> Array:
+def loss_deviation(
+    forecast: Forecast, actions: Array, cost: Cost, values: Array, weights: Array, relative: bool = False
+) -> Array:
     """Return the epistemic standard deviation (n,) of each plan's weighted total loss.
 
     Predicted entries are independent. The loss counts as linear, with its slope over one standard deviation of the
@@ -246,6 +254,8 @@ def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array
     values : array, shape (n, horizon)
         Losses of the forecast's expected observations.
     weights : array, shape (horizon,)
+    relative : bool
+        Return the deviation of the difference from the total loss of the first plan instead.
     """
     gradients = np.empty_like(forecast.slopes)
     for output, (entry, noise) in enumerate(zip(forecast.entries, np.moveaxis(forecast.noise, 2, 0), strict=True)):
@@ -253,7 +263,7 @@ def loss_deviation(forecast: Forecast, actions: Array, cost: Cost, values: Array
         moved = forecast.observations.copy()
         moved[..., entry] += step
         gradients[..., output] = (cost(actions, moved) - values) / step * weights
-    return forecast.total_deviation(gradients)
+    return forecast.relative_deviation(gradients) if relative else forecast.total_deviation(gradients)
 
 
 def _make_excitation(settings: Mapping[str, Any]) -> Excitation | Probing:

@@ -45,6 +45,9 @@ class EpistemicCovariance(Protocol):
     def of_sums(self, weights: Array) -> Array:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
 
+    def of_differences(self, weights: Array) -> Array:
+        """Return the variance (n,) of the difference between each plan's sum and that of the first plan."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -98,9 +101,13 @@ class Forecast:
         """Return the epistemic standard deviation (n,) of a total with these gradients (n, horizon, n_outputs)."""
         return np.asarray(np.sqrt(np.maximum(self.epistemic.of_sums(gradients * self.slopes), 0.0)))
 
+    def relative_deviation(self, gradients: Array) -> Array:
+        """Return the epistemic standard deviation (n,) of the difference between such a total and the first plan's."""
+        return np.asarray(np.sqrt(np.maximum(self.epistemic.of_differences(gradients * self.slopes), 0.0)))
+
 
 class DenseCovariance:
-    """An `EpistemicCovariance` given as arrays (n, n_outputs, horizon, horizon)."""
+    """An `EpistemicCovariance` given as arrays (n, n_outputs, horizon, horizon); errors of plans are independent."""
 
     def __init__(self, covariances: Array) -> None:
         self._covariances = covariances
@@ -113,6 +120,37 @@ class DenseCovariance:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
         rows = weights.transpose(0, 2, 1)[:, :, None]  # (n, n_outputs, 1, horizon)
         return np.asarray((rows @ self._covariances @ rows.swapaxes(2, 3)).sum(axis=(1, 2, 3)))
+
+    def of_differences(self, weights: Array) -> Array:
+        """Return the variance (n,) of the difference between each plan's sum and that of the first plan."""
+        found = self.of_sums(weights)
+        return np.append(0.0, found[1:] + found[0])
+
+
+class FactorCovariance:
+    """An `EpistemicCovariance` given as factors (n, n_outputs, horizon, n_factors): products with their transposes.
+
+    Plans share the factors, as they share the members of an ensemble.
+    """
+
+    def __init__(self, factors: Array) -> None:
+        self._factors = factors
+
+    def over_steps(self) -> Array:
+        """Return the covariance of each output over the steps of each plan, (n, n_outputs, horizon, horizon)."""
+        return np.asarray(self._factors @ self._factors.swapaxes(2, 3))
+
+    def of_sums(self, weights: Array) -> Array:
+        """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
+        return np.asarray((self._sums(weights) ** 2).sum(axis=(1, 2)))
+
+    def of_differences(self, weights: Array) -> Array:
+        """Return the variance (n,) of the difference between each plan's sum and that of the first plan."""
+        sums = self._sums(weights)
+        return np.asarray(((sums - sums[:1]) ** 2).sum(axis=(1, 2)))
+
+    def _sums(self, weights: Array) -> Array:
+        return np.asarray(np.einsum("nko,nokf->nof", weights, self._factors))
 
 
 class Memory(NamedTuple):

@@ -100,8 +100,8 @@ class Bursts:
         return float(max(self.price, _EXCESS * monitor.level) * self._duration() * 2**self.failures)
 
     def price_of_change(self, monitor: LossMonitor) -> float:
-        """Return what a change for the worse costs: the regret until a recovery begins, and the recovery."""
-        return float(2 * max(self.price, _EXCESS * monitor.level) * self._duration())
+        """Return what a change for the worse is taken to cost: the regret until a recovery begins, and the recovery."""
+        return float(2 * _EXCESS * monitor.level * self._duration())
 
     def _duration(self) -> int:
         """Return the number of steps of a recovery, both ways."""

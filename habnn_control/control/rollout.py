@@ -121,6 +121,17 @@ class OutputLayerCovariance:
 
     def of_sums(self, weights: Array) -> Array:
         """Return the variance (n,) of each plan's sum of outputs with weights (n, horizon, n_outputs)."""
-        sums = weights.transpose(2, 0, 1)[:, :, None].astype(_SINGLE) @ self._z  # (n_outputs, n, 1, width)
-        sums = sums[:, :, 0]
+        return self._variances(self._sums(weights))
+
+    def of_differences(self, weights: Array) -> Array:
+        """Return the variance (n,) of the difference between each plan's sum and that of the first plan."""
+        sums = self._sums(weights)
+        return self._variances(sums - sums[:, :1])
+
+    def _sums(self, weights: Array) -> Single:
+        """Return the sums of the output layer's inputs, (n_outputs, n, width)."""
+        sums = weights.transpose(2, 0, 1)[:, :, None].astype(_SINGLE) @ self._z
+        return np.asarray(sums[:, :, 0])
+
+    def _variances(self, sums: Single) -> Array:
         return np.asarray(((sums @ self._scales) * sums).sum(axis=(0, 2)), dtype=np.float64)

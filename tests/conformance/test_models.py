@@ -93,6 +93,18 @@ def test_model_forecast_has_the_declared_shapes_and_a_covariance(kind, plant, ta
     assert (forecast.observations[..., 0] == 50.0).all()  # exogenous entries are held
 
 
+@pytest.mark.parametrize(("kind", "plant", "target"), CASES)
+def test_model_differences_of_plans_obey_the_triangle_inequality(kind, plant, target):
+    model, rng = taught(kind, plant, target), np.random.default_rng(1)
+    epistemic = model.forecast(model.memory, rng.uniform(-1.0, 1.0, (5, 4, 1))).epistemic
+    weights = rng.standard_normal((5, 4, epistemic.over_steps().shape[1]))
+    sums, differences = np.sqrt(epistemic.of_sums(weights)), np.sqrt(epistemic.of_differences(weights))
+    slack = 1e-2 * sums.max()
+    assert differences[0] <= slack
+    assert (differences <= sums + sums[0] + slack).all()
+    assert (differences >= np.abs(sums - sums[0]) - slack).all()
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_model_forecast_follows_known_actuators_exactly(kind):
     model = taught(kind)

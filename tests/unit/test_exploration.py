@@ -7,7 +7,7 @@ import pytest
 
 from agents.presets import ABLATIONS
 from habnn_control.control.exploration import Excitation, Exploration, Probing, Schedule, loss_deviation
-from habnn_control.control.model import DenseCovariance, Forecast
+from habnn_control.control.model import DenseCovariance, FactorCovariance, Forecast
 from habnn_control.control.monitor import LossMonitor
 
 N, HORIZON = 4, 3
@@ -71,13 +71,29 @@ def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
     np.testing.assert_allclose(totals[1], 2 * sqrt(3))
 
 
+def test_relative_risk_leaves_out_what_is_unknown_of_all_plans_alike(actions):
+    """Two causes of error: one the same along all plans, the other one grows from plan to plan."""
+    factors = np.zeros((N, 1, HORIZON, 2))
+    factors[..., 0], factors[..., 1] = 10.0, np.arange(N)[:, None, None]
+    observations = np.zeros((N, HORIZON, 3))
+    forecast = Forecast(observations, np.array([1]), np.ones((N, HORIZON, 1)), np.ones(1), FactorCovariance(factors))
+    costs = {
+        relative: Exploration(Schedule(1.0, 1.0), relative).costs(
+            forecast, 0 * actions, linear_loss, np.ones(3), 0, LossMonitor()
+        )
+        for relative in (False, True)
+    }
+    np.testing.assert_allclose(costs[True], 2 * 3 * np.arange(N))
+    np.testing.assert_allclose(costs[False], 2 * 3 * np.hypot(10, np.arange(N)))
+
+
 @pytest.mark.parametrize("name", EXPLORATIONS)
 @pytest.mark.parametrize("step", [0, 50, 10_000])
 def test_exploration_costs_are_loss_plus_risk_minus_information(name, step, forecast, actions):
     chosen = EXPLORATIONS[name]
     values = linear_loss(actions, forecast.observations)
     expected = (values * WEIGHTS).sum(axis=1)
-    expected += chosen.risk.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
+    expected += chosen.risk.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS, relative=True)
     expected -= chosen.information.value(step) * 6.0 * forecast.information  # the level of the losses is 6
     found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, LossMonitor(6.0))
     np.testing.assert_allclose(found, expected, rtol=1e-12)

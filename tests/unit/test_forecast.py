@@ -7,7 +7,9 @@ import pytest
 
 from agents.runner import make_env
 from envs import find_plant
+from habnn_control.control.model import FactorCovariance
 from habnn_control.control.plant import Bounds
+from habnn_control.control.rollout import OutputLayerCovariance
 from habnn_control.control.transition_model import TransitionModel
 from linear_plant import CERTAIN, PLANT, PLANT_HIGH, PLANT_LOW, STEP, UNKNOWN, black_box, follow, make_model, trained
 
@@ -193,3 +195,33 @@ def test_forecast_total_deviation_is_that_of_its_covariances(target, past_output
     expected = np.sqrt(np.einsum("nk,nkl,nl->n", gradients[..., 0], forecast.covariances[:, 0], gradients[..., 0]))
     np.testing.assert_allclose(forecast.total_deviation(gradients), expected, rtol=1e-3)
     assert (expected > 0).all()
+
+
+def along_both(weights):
+    """Return weights of each plan's steps followed by those of the first plan, with the opposite sign."""
+    first = np.broadcast_to(-weights[:1], weights.shape)
+    return np.concatenate([weights, first], axis=1)
+
+
+def test_output_layer_differences_are_sums_along_both_plans():
+    rng = np.random.default_rng(0)
+    z, root = rng.normal(size=(4, 3, 5)).astype(np.float32), rng.normal(size=(2, 5, 5)).astype(np.float32)
+    scales, weights = root @ root.swapaxes(1, 2), rng.normal(size=(4, 3, 2))
+    both = np.concatenate([z, np.broadcast_to(z[:1], z.shape)], axis=1)
+    expected = OutputLayerCovariance(both, scales).of_sums(along_both(weights))
+    found = OutputLayerCovariance(z, scales).of_differences(weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_factor_covariance_vs_monte_carlo():
+    rng, n = np.random.default_rng(1), 40_000
+    factors, weights = rng.normal(size=(4, 2, 3, 6)), rng.normal(size=(4, 3, 2))
+    drawn = np.einsum("nokf,of...->nko...", factors, rng.standard_normal((2, 6, n)))
+    sums = np.einsum("nko,nko...->n...", weights, drawn)
+    covariance = FactorCovariance(factors)
+    tolerance = 6 * np.sqrt(2 / n)
+    np.testing.assert_allclose(sums.var(axis=1), covariance.of_sums(weights), rtol=tolerance)
+    found = covariance.of_differences(weights)
+    np.testing.assert_allclose((sums - sums[0]).var(axis=1)[1:], found[1:], rtol=tolerance)
+    assert found[0] == 0.0
+    assert covariance.over_steps()[2, 1, 0, 2] == pytest.approx(factors[2, 1, 0] @ factors[2, 1, 2])

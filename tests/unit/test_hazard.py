@@ -101,7 +101,7 @@ def test_hazard_continues_from_its_state():
 
 def believing(weight=1.0):
     """Return an agent that has seen a change at gains near 0, five steps after the start."""
-    agent = habnn(plant(), exploration={"hazard": weight, "excitation": {"length": 2, "budget": 0.0}})
+    agent = habnn(plant(), exploration={"hazard": weight, "risk": 0.0, "excitation": {"length": 2, "budget": 0.0}})
     agent.learn(5)
     for gain in np.linspace(100.0, 0.0, 50):
         agent._hazard.observe(np.array([100.0, 50.0, gain, 50.0, 0.0, 0.0]), exposed=True)

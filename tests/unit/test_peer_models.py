@@ -6,7 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 from sklearn.linear_model import Ridge
 
-from agents.gaussian_process import GaussianProcessModel, Kernel
+from agents.gaussian_process import GaussianProcessModel, Kernel, ProcessCovariance
 from agents.linear import LinearModel
 from habnn_control.control.plant import Actuators, Bounds, Plant
 
@@ -173,6 +173,18 @@ def test_kernel_of_one_input_is_one_at_the_origin_and_positive_definite():
     matrix = Kernel(0.5, 0.3)(x, x)
     assert np.linalg.eigvalsh(matrix).min() > 0
     assert Kernel(0.5, 0.0)(x, x).max() == pytest.approx(1.0)
+
+
+def test_process_differences_are_sums_along_both_plans():
+    model, rng = process(), np.random.default_rng(0)
+    taught(model, 30)
+    sequences = rng.uniform(-1.0, 1.0, (4, 5, BOUNDS.n_actions))
+    plans = model.forecast(model.memory, sequences).epistemic
+    weights = rng.normal(size=(4, 5, plans.over_steps().shape[1]))
+    path = np.concatenate([plans._path, np.broadcast_to(plans._path[:1], plans._path.shape)], axis=1)
+    both = ProcessCovariance(plans._kernel, plans._samples, plans._posteriors, path)
+    expected = both.of_sums(np.concatenate([weights, np.broadcast_to(-weights[:1], weights.shape)], axis=1))
+    np.testing.assert_allclose(plans.of_differences(weights), expected, rtol=1e-6, atol=1e-9)
 
 
 def test_process_draws_have_the_posterior_moments():

@@ -126,7 +126,6 @@ def test_no_recovery_begins_before_the_last_one_is_judged():
 
 def test_price_of_a_change_is_what_is_spent_before_and_during_a_recovery():
     assert bursts().price_of_change(regretting()) == pytest.approx(2 * 20 * 0.3 * 10)
-    assert judged(4.9)[0].price_of_change(regretting()) == pytest.approx(2 * 20 * 10)
 
 
 def test_losses_of_the_first_planned_steps_are_no_regret():
