@@ -79,7 +79,8 @@ def live_page(config: Config, study: ControlStudy, record: EpisodeRecord) -> Abs
     if not config.live:
         return nullcontext()
     actuators = actuator_columns(record.env, list(record.env.labels))
-    page = LivePage(record, study.agents[0], study.steps, actuators, config.port)
+    idle = [loss for task in study.tasks()[1:] if task["agent"] == "noop" for loss in play(task).arrays["loss"]]
+    page = LivePage(record, study.agents[0], study.steps, actuators, config.port, idle)
     record.watcher = page.update
     print(f"live: {page.address}", file=sys.stderr, flush=True)
     return page
