@@ -4,11 +4,14 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -109,6 +112,19 @@ def test_page_answers_this_machine_only(tmp_path):
             ask(page, "etc/passwd")
         with pytest.raises(urllib.error.HTTPError, match="403"):  # a name of another site that leads here
             ask(page, Host="evil.example")
+
+
+def test_page_says_nothing_when_a_browser_leaves_early(tmp_path, capfd):
+    with page_of(episode(tmp_path)[0]) as page:
+        place = urllib.parse.urlsplit(page.address)
+        for _ in range(5):
+            line = socket.create_connection((place.hostname, place.port))
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+            line.sendall(f"GET / HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+            line.close()
+        assert "connect-src" in ask(page, "")
+        time.sleep(0.5)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_page_raises_on_a_port_in_use(tmp_path):
