@@ -63,7 +63,9 @@ class MPCAgent(RecurrentAgent):
     Parameters
     ----------
     env : gymnasium.Env
+        The environment to control; it is never seeded by the agent.
     seed : int
+        Seeds all that the agent draws.
     plant : Plant, optional
         Description of the process; the environment's own unless given.
     actuators : {"described", "found", "learned"}
