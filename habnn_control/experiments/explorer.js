@@ -25,7 +25,9 @@
     }
     const {low, high} = data.values[column];
     const codes = unpacked[column].subarray(starts[run], starts[run] + data.runs[run][3]);
-    return Array.from(codes, code => code === 65535 ? null : low + (high - low) * code / 65534);
+    const step = (high - low) / 65534, unit = step ? 10 ** (Math.floor(Math.log10(step)) + 1) : 0;  // finer digits are not known
+    const decoded = code => unit ? Math.round((low + step * code) / unit) * unit : low;
+    return Array.from(codes, code => code === 65535 ? null : decoded(code));
   }
 
   const runsOf = (agent, condition) =>

@@ -19,7 +19,10 @@ DRAWN = "return Number(document.body.dataset.drawn || 0)"
 
 def play(task):
     rng = np.random.default_rng((task["agent_seed"], int(task["setpoint"])))
-    return outcome_of({name: 250 + 30 * rng.normal(size=task["steps"]) for name in COLUMNS})
+    columns = {name: 250 + 30 * rng.normal(size=task["steps"]) for name in COLUMNS}
+    if task["agent"] == "hold":
+        columns["shift"] = np.full(task["steps"], 250.0)
+    return outcome_of(columns)
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +225,7 @@ def test_one_run_shows_its_actuators(page, folder):
     assert set(found) == {"loss", "consumption", "fatigue", "velocity", "gain", "shift"}
     for name, values in found.items():
         assert values == pytest.approx(rows[name].to_list(), abs=0.01)
+    assert found["shift"] == pytest.approx([250.0] * 70, abs=1e-9)  # stored with 16 bits, but drawn as a constant
     look = "return document.getElementById('run').data.map(t => [t.name, t.line.color + (t.line.dash || 'solid')])"
     looks = dict(page.execute_script(look))
     assert looks["loss"] == "#222222solid"  # not the colour of an agent, which may be that of an actuator
