@@ -85,9 +85,7 @@ def test_from_csv_raises_on_files_that_are_no_tables(tmp_path):
 
 
 def test_pretrain_raises_on_anything_but_transitions():
-    with pytest.raises(
-        TypeError, match=r"model: transitions must be Transitions, got DataFrame; make them with"
-    ):
+    with pytest.raises(TypeError, match=r"model: transitions must be Transitions, got DataFrame; make them with"):
         habnn(plant()).pretrain(pd.DataFrame({"v": [1.0, 2.0]}))
 
 
