@@ -49,26 +49,26 @@ dist: $(INSTALLED)  ## Build wheel and sdist into dist/, check them, and install
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python scripts/try_wheel.py dist/*.whl
 
-compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report.
+compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report; two to three minutes on two cores, estimated.
 	$(BIN)/python scripts/compare.py --agents habnn habnn-scripted habnn-paper noop random hold oracle a2c td3 sac --setpoints 100 --runs 10 --steps 300 --seed 6200 --out results/compare
 
 PAPER_AGENTS := habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned
 
-paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps (one to two hours on two cores).
+paper: $(INSTALLED)  ## The paper's figure with 100 runs, then runs of 1000 steps; half an hour to an hour on two cores, estimated.
 	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 100 --steps 60 --seed 1000 --out results/paper-60
 	$(BIN)/python scripts/compare.py --agents $(PAPER_AGENTS) --setpoints 100 --runs 10 --steps 1000 --seed 1000 --out results/paper-1000
 	$(BIN)/python scripts/compare.py --agents habnn noop hold --setpoints 100 --runs 100 --steps 1000 --seed 1000 --out results/habnn-1000
 
-uci: $(REGRESSION)  ## The paper's regression study, 20 runs (an hour on two cores); downloads six data sets unless DATA=folder has them.
+uci: $(REGRESSION)  ## The paper's regression study, 20 runs; one to two hours on one core, estimated. Downloads six data sets unless DATA=folder has them.
 	$(BIN)/python scripts/uci.py --data-dir "$(wildcard $(DATA))" --runs 20 --seed 3000 --out results/uci
 
-baselines: $(INSTALLED)  ## Learning curves of model-free agents up to ten million steps (under two hours on two cores); resumable.
+baselines: $(INSTALLED)  ## Learning curves of model-free agents up to ten million steps; one to two hours on two cores, estimated; resumable.
 	$(BIN)/python scripts/baselines.py --seed 2000 --out results/baselines
 
 benchmark: $(INSTALLED)  ## Measure speed as ratios in one run.
 	$(BIN)/python scripts/benchmark.py --json results/benchmark.json
 
-attack: $(INSTALLED)  ## Attack the network, files, studies and the plant; under 15 minutes.
+attack: $(INSTALLED)  ## Attack the network, files, studies and the plant; two minutes measured, under 15 on a busy machine.
 	$(BIN)/python scripts/attack.py --out results/attack
 
 licences: $(INSTALLED)  ## List the licences of all installed distributions.

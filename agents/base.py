@@ -15,6 +15,7 @@ from agents.event_log import EventLog
 from habnn_control.control.model import StepPrediction, Transitions
 from habnn_control.support.files import save_arrays
 from habnn_control.support.names import nearest
+from habnn_control.support.threads import one_thread
 
 Action = NDArray[Any]
 State = Any
@@ -97,7 +98,7 @@ class Agent(ABC):
         resume: bool = False,
         tensorboard: str | Path | None = None,
     ) -> Self:
-        """Play exactly `total_timesteps` steps from a reset and learn from each.
+        """Play exactly `total_timesteps` steps from a reset and learn from each, on one thread.
 
         Parameters
         ----------
@@ -125,7 +126,7 @@ class Agent(ABC):
         if resume and not self.can_resume:
             raise ValueError(f"{self.name}: resume must be False, got {resume}; this agent starts with a reset.")
         bar = tqdm(total=total_timesteps, desc=self.name, disable=not progress_bar)
-        with EventLog(tensorboard) as log, bar as progress:
+        with one_thread(), EventLog(tensorboard) as log, bar as progress:
 
             def goes_on(step: Step) -> bool:
                 if progress_bar:
@@ -320,13 +321,15 @@ class RecurrentAgent(Agent):
         observation = self._shaped(observation) if self.fills_gaps else self._checked(observation)
         if observation.shape == self.env.observation_space.shape:
             start = episode_start is not None and bool(np.all(episode_start))
-            return self._predict_one(observation, None if start else state, deterministic)
+            with one_thread(brief=True):
+                return self._predict_one(observation, None if start else state, deterministic)
         states = [None] * len(observation) if state is None else state
         starts = np.broadcast_to(False if episode_start is None else episode_start, len(observation))
-        rows = [
-            self._predict_one(row, None if start else one, deterministic)
-            for row, one, start in zip(observation, states, starts, strict=True)
-        ]
+        with one_thread(brief=True):
+            rows = [
+                self._predict_one(row, None if start else one, deterministic)
+                for row, one, start in zip(observation, states, starts, strict=True)
+            ]
         return np.stack([action for action, _ in rows]), tuple(one for _, one in rows)
 
     @abstractmethod

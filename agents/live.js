@@ -5,7 +5,9 @@
   const facts = JSON.parse(find("data").textContent), rows = [];
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const SHOWN = 150;  // steps, unless all are asked for
-  const colours = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#888888"];
+  const dashes = ["solid", "dash", "dashdot"];
+  const colours = () => dark.matches ? ["#56B4E9", "#FF9A4D", "#3FC99B", "#F0C050", "#E7A3C8", "#bbbbbb"]
+    : ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#777777"];
   let plan = null, finished = false;
 
   const bytes = Uint8Array.from(atob(find("plotly").textContent), letter => letter.charCodeAt(0));
@@ -32,9 +34,9 @@
   function lines(k, names, shown, from) {
     const axis = {xaxis: "x", yaxis: k ? `y${k + 1}` : "y"}, x = shown.map((_, i) => from + i + 1), traces = [];
     names.forEach((name, i) => {
-      const color = name === "loss" ? ink() : colours[i % colours.length];
+      const color = name === "loss" ? ink() : colours()[i % colours().length], dash = dashes[i % dashes.length];
       const value = row => name === "loss" ? row[0] : row[place(name)];
-      traces.push({x, y: shown.map(value), mode: "lines", name, meta: name, showlegend: name !== "loss", line: {color, width: 1.6}, ...axis});
+      traces.push({x, y: shown.map(value), mode: "lines", name, meta: name, showlegend: name !== "loss", line: {color, dash, width: 1.6}, ...axis});
       if (!plan) return;
       const ahead = name === "loss" ? plan.loss : plan[name].mean;
       traces.push({x: ahead.map((_, j) => rows.length + j + 1), y: ahead, mode: "lines", name: `${name}, planned`, meta: `${name} plan`,
@@ -43,13 +45,18 @@
     return traces;
   }
 
+  function idle(from) {
+    const y = (facts.idle || []).slice(from, rows.length), line = {color: dark.matches ? "#999999" : "#888888", width: 1.2};
+    return y.length ? [{x: y.map((_, i) => from + i + 1), y, mode: "lines", name: "doing nothing", meta: "idle", line, xaxis: "x", yaxis: "y"}] : [];
+  }
+
   const ink = () => dark.matches ? "#dddddd" : "#222222";
 
   function draw() {
     if (!rows.length) return;
     const from = find("whole").checked ? 0 : Math.max(0, rows.length - SHOWN), shown = rows.slice(from);
     const bands = predicted(), others = facts.actuators.length ? facts.actuators : facts.names.filter(name => !bands.includes(name));
-    const panels = [["loss", lines(0, ["loss"], shown, from)]];
+    const panels = [["loss", [...idle(from), ...lines(0, ["loss"], shown, from)]]];
     if (others.length) panels.push([facts.actuators.length ? "actuators" : "observations", lines(1, others, shown, from)]);
     for (const name of bands) panels.push([name, panel(panels.length, name, shown, from)]);
     const grid = dark.matches ? "#444444" : "#dddddd", n = panels.length;

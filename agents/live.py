@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self
@@ -38,12 +39,23 @@ class LivePage:
         Recorded columns that are positions of actuators.
     port : int
         Port; 0 means any that is free.
+    idle : sequence of float
+        Losses of doing nothing, one per step, drawn beside those of the agent; none unless given.
     """
 
-    def __init__(self, record: EpisodeRecord, agent: str, steps: int, actuators: Sequence[str], port: int = 0) -> None:
+    def __init__(
+        self,
+        record: EpisodeRecord,
+        agent: str,
+        steps: int,
+        actuators: Sequence[str],
+        port: int = 0,
+        idle: Sequence[float] = (),
+    ) -> None:
         self._record, self._steps = record, steps
         self._names = list(record.env.labels)
         self._facts = {"agent": agent, "steps": steps, "actuators": list(actuators), "names": self._names}
+        self._facts["idle"] = _plain(idle)
         self._lock, self._told = threading.Lock(), threading.Event()
         self._rows: list[list[float | None]] = []  # loss, then value, low and high of each name
         self._plan: dict[str, Any] | None = None
@@ -91,8 +103,8 @@ class LivePage:
             '<div class="controls row"><label><input type="checkbox" id="whole"> all steps</label></div>'
             '<div class="chart" id="live" role="img" aria-label="Loss, actuators, predicted bands and the plan about '
             'to be played, over timesteps"></div>'
-            "<p>Solid: measured. Shaded: the 90 % interval predicted one step before. Dotted, right of the line: the "
-            "plan about to be played, with its 90 % interval.</p>"
+            "<p>Left of the vertical line: measured values, and shaded the 90 % interval predicted one step before. "
+            "Right of it, dotted: the plan about to be played, with its 90 % interval.</p>"
         )
         source = Path(__file__).with_name("live.js").read_text()
         facts = json.dumps(self._facts).replace("</", "<\\/")
@@ -158,12 +170,13 @@ def _handler(live: LivePage) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, text: str, kind: str) -> None:
             content = text.encode()
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.wfile.write(content)
+            with suppress(ConnectionError):  # the browser was closed meanwhile
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("Cache-Control", "no-store")
+                self.end_headers()
+                self.wfile.write(content)
 
         def log_message(self, *_: Any) -> None:
             """Write nothing: the terminal belongs to the episode."""

@@ -26,6 +26,7 @@ from habnn_control.control.probes import Probes
 from habnn_control.control.probing import Bursts
 from habnn_control.control.transition_model import TransitionModel
 from habnn_control.support.names import check_choice
+from habnn_control.support.threads import one_thread
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -63,7 +64,9 @@ class MPCAgent(RecurrentAgent):
     Parameters
     ----------
     env : gymnasium.Env
+        The environment to control; it is never seeded by the agent.
     seed : int
+        Seeds all that the agent draws.
     plant : Plant, optional
         Description of the process; the environment's own unless given.
     actuators : {"described", "found", "learned"}
@@ -160,7 +163,8 @@ class MPCAgent(RecurrentAgent):
 
     def pretrain(self, transitions: Transitions) -> Self:
         """Learn from logged steps before going online, which then begins without excitation, but as risk-averse."""
-        self.model.pretrain(transitions)
+        with one_thread():
+            self.model.pretrain(transitions)
         if self._log is not None:
             self._search_actuators(transitions)
         self._motion.length = self._n_gentle = 0

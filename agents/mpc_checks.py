@@ -27,7 +27,8 @@ def described_plant(env: gym.Env[Any, Any], plant: Plant | None, with_actuators:
     found = find_plant(env) if plant is None else plant
     if not isinstance(found, Plant):
         raise ValueError(
-            f"mpc: plant must be a Plant with the loss of this environment, got {found!r}; pass plant=Plant(loss)."
+            f"mpc: plant must be a Plant with the loss of this environment, got {found!r}; pass plant=Plant(loss), "
+            "or give the environment an attribute plant."
         )
     return found if with_actuators else replace(found, actuators=None)
 

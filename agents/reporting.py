@@ -61,16 +61,13 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
     if ids != [BENCHMARK]:
         return Presentation(
             title=f"Agents on {', '.join(ids)}",
-            introduction=f"Every agent starts cold and learns online. Lower losses are better. {_SEEDS}",
+            introduction=f"{_beginning(configs)} Lower losses are better. {_SEEDS}",
             panels=panels,
             remarks=remarks,
         )
     return Presentation(
         title="Agents on the Industrial Benchmark",
-        introduction=(
-            "Every agent starts cold and learns while it runs the plant. Loss = consumption + 3 fatigue at each step; "
-            f"lower is better. {_SEEDS}"
-        ),
+        introduction=(f"{_beginning(configs)} Loss = consumption + 3 fatigue at each step; lower is better. {_SEEDS}"),
         label="loss = consumption + 3 fatigue",
         panels=panels,
         panels_title="Actuators",
@@ -80,6 +77,18 @@ def _present(folders: Sequence[str | Path], losses: pd.DataFrame) -> Presentatio
         reference=Reference(printed_losses(), "hollow: printed in the paper"),
         reference_remark="Hollow markers are the values printed in the HABNN paper, not measured here.",
         remarks=remarks,
+    )
+
+
+def _beginning(configs: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence on what the agents of the studies have seen before the runs that are shown."""
+    steps = sorted({int(config.get("pretrain_steps", 0)) for config in configs})
+    if steps == [0]:
+        return "Every agent starts cold and learns while it runs the plant."
+    count = " or ".join(map(str, steps))
+    return (
+        f"Before the runs shown, agents of Stable-Baselines3 were trained for {count} steps, and agents that can "
+        "learn from a log were given one of as many steps of a wandering policy; all others start cold."
     )
 
 

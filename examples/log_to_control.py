@@ -34,8 +34,8 @@ def write_log(path: Path, steps: int) -> None:
 def main() -> None:
     """Compare a cold start with one from a log."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--log-steps", type=int, default=1000, help="length of the log (default: 1000)")
-    parser.add_argument("--steps", type=int, default=150, help="length of the episodes (default: 150)")
+    parser.add_argument("--log-steps", type=int, default=600, help="length of the log (default: 600)")
+    parser.add_argument("--steps", type=int, default=100, help="length of the episodes (default: 100)")
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.csv"

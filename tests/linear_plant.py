@@ -80,3 +80,24 @@ def trained(steps=40, **changes):
     model = make_model(**changes)
     learn(model, LinearPlant(0), steps)
     return model
+
+
+def assert_same_memory(ours, theirs):
+    for name, value in ours._asdict().items():
+        np.testing.assert_array_equal(value, getattr(theirs, name))
+
+
+def assert_same_model(ours, theirs):
+    expected = theirs.snapshot()
+    assert ours.snapshot().keys() == expected.keys()
+    for name, value in ours.snapshot().items():
+        np.testing.assert_array_equal(value, expected[name])
+
+
+def logged(plant, steps):
+    rows = []
+    for _ in range(steps):
+        before, action = plant.observation, plant.random_action()
+        plant.step(action[0])
+        rows.append((before, action, plant.observation))
+    return [np.array(part) for part in zip(*rows, strict=True)]

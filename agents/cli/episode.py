@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 import agents
@@ -35,6 +34,7 @@ from habnn_control.experiments.plotting import (
 )
 from habnn_control.support.command_line import command, describe, fail
 from habnn_control.support.files import atomic_write, is_leftover, load_arrays, read_json
+from habnn_control.support.threads import one_thread
 
 Array = NDArray[np.float64]
 Panel = Callable[[Axes], None]
@@ -60,7 +60,7 @@ def main(config: Config) -> int:
     except (ValueError, TypeError, OSError) as error:
         return fail(error)
     try:
-        with threadpool_limits(1), page:  # one thread, as in a comparison: the same bytes
+        with one_thread(), page:  # one thread, as in a comparison: the same bytes
             run(config, study, agent, record)
     except KeyboardInterrupt:
         print(f"\nStopped: {keep(study, agent, record)}", file=sys.stderr)
@@ -79,7 +79,8 @@ def live_page(config: Config, study: ControlStudy, record: EpisodeRecord) -> Abs
     if not config.live:
         return nullcontext()
     actuators = actuator_columns(record.env, list(record.env.labels))
-    page = LivePage(record, study.agents[0], study.steps, actuators, config.port)
+    idle = [loss for task in study.tasks()[1:] if task["agent"] == "noop" for loss in play(task).arrays["loss"]]
+    page = LivePage(record, study.agents[0], study.steps, actuators, config.port, idle)
     record.watcher = page.update
     print(f"live: {page.address}", file=sys.stderr, flush=True)
     return page

@@ -7,7 +7,7 @@ from inspect import cleandoc
 from typing import Any, NamedTuple
 
 from agents.cli import settings
-from habnn_control.support.command_line import fail, parse
+from habnn_control.support.command_line import fail, parse, reader_may_leave
 from habnn_control.support.names import nearest
 
 
@@ -29,7 +29,11 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand and return its exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    with reader_may_leave():
+        return _dispatch(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _dispatch(words: Sequence[str]) -> int:
     name, *rest = words or ["--help"]
     if name in ("-h", "--help", "help"):
         print(usage())
@@ -61,7 +65,8 @@ def run_command(name: str, arguments: Sequence[str] | None = None, program: str 
     config = parse(command.config, cleandoc(command.config.__doc__ or ""), arguments, program)
     run: Callable[[Any], int] = import_module(f"agents.cli.{command.module}").main
     try:
-        return run(config)
+        with reader_may_leave():
+            return run(config)
     except KeyboardInterrupt:  # of a command that has nothing to keep
         print("\nStopped.", file=sys.stderr)
         return 130

@@ -107,6 +107,11 @@ class EncodedModel(ABC):
 
     def _checked(self, transitions: Transitions) -> list[Array]:
         """Return the parts of a log as float arrays; raise unless they are finite and of the right shapes."""
+        if not isinstance(transitions, Transitions):
+            raise TypeError(
+                f"model: transitions must be Transitions, got {type(transitions).__name__}; make them with "
+                "Transitions.from_frame(frame, observations=..., actions=...) or from_csv."
+            )
         parts = [np.asarray(part, dtype=np.float64) for part in transitions]
         n, bounds = len(parts[0]), self.encoder.bounds
         shapes = [(n, bounds.n_observed), (n, bounds.n_actions), (n, bounds.n_observed), (n,)]

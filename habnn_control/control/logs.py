@@ -28,8 +28,8 @@ def parts_of_csv(
 
     try:
         table = pd.read_csv(path)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise type(error)(
             f"Transitions: path must be an existing CSV file, got {str(path)!r} in {Path.cwd()}; check its spelling."
         ) from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:

@@ -25,7 +25,9 @@
     }
     const {low, high} = data.values[column];
     const codes = unpacked[column].subarray(starts[run], starts[run] + data.runs[run][3]);
-    return Array.from(codes, code => code === 65535 ? null : low + (high - low) * code / 65534);
+    const step = (high - low) / 65534, unit = step ? 10 ** (Math.floor(Math.log10(step)) + 1) : 0;  // finer digits are not known
+    const decoded = code => unit ? Math.round((low + step * code) / unit) * unit : low;
+    return Array.from(codes, code => code === 65535 ? null : decoded(code));
   }
 
   const runsOf = (agent, condition) =>
@@ -65,10 +67,12 @@
 
   const faint = (colour, alpha) => colour + Math.round(255 * alpha).toString(16).padStart(2, "0");
 
+  const inkOf = () => !dark.matches || printing ? "#222222" : "#dddddd";
+  const isNarrow = element => element.clientWidth < 640 && !printing;
+
   function layout(element, more = {}) {
     const light = !dark.matches || printing;
-    const ink = light ? "#222222" : "#dddddd", grid = light ? "#dddddd" : "#444444";
-    const narrow = element.clientWidth < 640 && !printing;
+    const ink = inkOf(), grid = light ? "#dddddd" : "#444444", narrow = isNarrow(element);
     const axis = {gridcolor: grid, linecolor: ink, zeroline: false, zerolinecolor: ink, automargin: true};
     const width = printing ? {width: 660, height: 420, autosize: false} : {autosize: true, width: undefined, height: undefined};
     return {
@@ -148,17 +152,17 @@
     const element = find("curves"), traces = curveTraces(pick);
     const type = pick.log ? {type: "log", ...logTicks(traces)} : {type: "linear"};
     const title = text => ({title: {text, standoff: 8}});
-    const label = element.clientWidth < 640 && !printing ? pick.column : pick.label;
+    const label = isNarrow(element) ? pick.column : pick.label;
     Plotly.react(element, traces, layout(element, {xaxis: title("timestep"), yaxis: {...title(label), ...type}}), config);
     if (!element.dataset.heard) {
       element.dataset.heard = "yes";
       element.on("plotly_relayout", zoomed);
     }
-    const where = data.conditions[pick.condition];
     element.setAttribute("aria-label", `Mean ${pick.label} over timesteps ${pick.from} to ${Math.min(pick.to, lastStep)}` +
-      `${where ? " at " + where : ""}, one line per agent: ${pick.agents.map(k => data.agents[k].name).join(", ")}.`);
+      `${placeOf(pick)}, one line per agent: ${pick.agents.map(k => data.agents[k].name).join(", ")}.`);
   }
 
+  const placeOf = pick => data.conditions[pick.condition] ? ` at ${data.conditions[pick.condition]}` : "";
   const lastStep = Math.max(...data.runs.map(run => run[3]));
 
   function zoomed(event) {
@@ -194,11 +198,12 @@
         hovertemplate: `${name}: ${number(pair[5])} [${number(pair[6])}, ${number(pair[7])}], lower in ${pair[8]} of ${pair[9]} runs<extra></extra>`});
     }
     const names = shown.map(agent => data.agents[agent].name).reverse();
-    const text = `loss minus that of ${data.agents[other].name}, mean over steps ${first} to ${last}`;
+    const [text, steps] = [`loss minus that of ${data.agents[other].name}`, `mean over steps ${first} to ${last}`];
+    const title = {text: isNarrow(element) ? `${text},<br>${steps}` : `${text}, ${steps}`, standoff: 8};
     const height = {height: 110 + 34 * Math.max(names.length, 2), hovermode: "closest"};
     const yaxis = {type: "category", categoryorder: "array", categoryarray: names};
-    Plotly.react(element, traces, layout(element, {...height, xaxis: {title: {text, standoff: 8}, zeroline: true}, yaxis}), config);
-    element.setAttribute("aria-label", `Paired differences: ${text}.`);
+    Plotly.react(element, traces, layout(element, {...height, xaxis: {title, zeroline: true}, yaxis}), config);
+    element.setAttribute("aria-label", `Paired differences: ${text}, ${steps}${placeOf(pick)}.`);
   }
 
   // ---------------------------------------------------------------- probability matrix
@@ -248,7 +253,7 @@
       const y = values(name, run).map((value, t) => t + 1 >= pick.from && t + 1 <= pick.to ? value : null);
       if (y.every(value => value === null)) return;
       const place = below.includes(name) ? below.indexOf(name) : k;
-      const line = name === "loss" ? {color: colourOf(data.runs[run][0])} : {color: colourOf(shades[place % 6]), dash: dashes[place % 4]};
+      const line = name === "loss" ? {color: inkOf(), width: 2} : {color: colourOf(shades[place % 6]), dash: dashes[place % 4]};
       traces.push({x: y.map((_, t) => t + 1), y, name, mode: "lines", line: {width: 1.6, ...line}, yaxis: below.includes(name) ? "y2" : "y",
         hovertemplate: `${name}: %{y:.2f}<extra></extra>`});
     });
@@ -257,7 +262,7 @@
       yaxis: {...base.yaxis, title: {text: "loss"}, domain: below.length ? [0.55, 1] : [0, 1]}};
     if (below.length) axes.yaxis2 = {...base.yaxis, title: {text: data.panels}, domain: [0, 0.47]};
     Plotly.react(element, traces, {...base, ...axes}, config);
-    element.setAttribute("aria-label", `Loss and other quantities of ${data.agents[data.runs[run][0]].name}, seed ${data.runs[run][2]}, over timesteps.`);
+    element.setAttribute("aria-label", `Loss and other quantities of ${data.agents[data.runs[run][0]].name}, seed ${data.runs[run][2]}${placeOf(pick)}, over timesteps.`);
   }
 
   // ---------------------------------------------------------------- tables

@@ -111,8 +111,8 @@ def controls(data: Mapping[str, Any]) -> str:
 {_select("condition", "Condition", dict(enumerate(data["conditions"])), len(data["conditions"]) < 2)}
 {_select("column", "Quantity", {k: item["label"] for k, item in enumerate(data["columns"])})}
 {_select("window", "Window", windows)}
-<label>From step <input type="number" id="from" min="1" max="{last}" value="1"></label>
-<label>to <input type="number" id="to" min="1" max="{last}" value="{last}"></label>
+<span class="both"><label>From step <input type="number" id="from" min="1" max="{last}" value="1"></label>
+<label>to <input type="number" id="to" min="1" max="{last}" value="{last}"></label></span>
 </div><div class="row">
 <label><input type="checkbox" id="bands"> 95 % intervals</label>
 <label><input type="checkbox" id="singles"> single runs</label>

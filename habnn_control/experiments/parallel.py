@@ -17,10 +17,10 @@ from typing import Any, Self, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.externals.loky import ProcessPoolExecutor  # type: ignore[import-untyped]
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 from habnn_control.experiments.cluster import run_on_cluster
+from habnn_control.support.threads import one_thread
 
 _ALL = "all"  # label of the overall progress
 _IN_FLIGHT = 2  # tasks per process that a pool knows of at a time
@@ -103,7 +103,7 @@ def _guarded(function: Callable[[T], R], index: int, task: T, parent: int = 0) -
     if os.getppid() == parent:
         _end_with(parent)
     try:
-        with threadpool_limits(1):  # the same sums in the same order whatever the number of jobs
+        with one_thread():  # the same sums in the same order whatever the number of jobs
             return index, function(task)
     except Exception:
         return index, traceback.format_exc()

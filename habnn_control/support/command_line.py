@@ -2,9 +2,12 @@
 
 import argparse
 import errno
+import os
+import select
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
@@ -12,6 +15,8 @@ from typing import Any, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 from habnn_control.support.names import nearest
 
 T = TypeVar("T")
+
+_BROKEN_PIPE = 141  # exit code of a process that SIGPIPE ends
 
 # What a path must be for an error of the file system not to occur, and what to do about it.
 _REASONS = {
@@ -100,6 +105,21 @@ def fail(error: Exception | str) -> int:
     """Print a usage error as one line on stderr and return its exit code, 2."""
     print(f"error: {describe(error) if isinstance(error, Exception) else error}", file=sys.stderr)
     return 2
+
+
+@contextmanager
+def reader_may_leave() -> Iterator[None]:
+    """End without a traceback, with the code 141, where the reader of the output has gone, as `head` does."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        watch = select.poll()
+        watch.register(sys.stdout.fileno(), 0)
+        if not watch.poll(0):
+            raise  # another pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes again at its end
+        sys.exit(_BROKEN_PIPE)
 
 
 def describe(error: Exception) -> str:

@@ -53,7 +53,7 @@ def _warn_without_cache() -> None:
     """Log that compiled kernels cannot be stored."""
     logger.warning(
         "jit: neither the installation nor the user's cache folder can be written to; every process compiles the "
-        "kernels anew, which takes about a minute. NUMBA_CACHE_DIR names another folder."
+        "kernels anew, which takes up to half a minute. NUMBA_CACHE_DIR names another folder."
     )
 
 

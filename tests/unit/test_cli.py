@@ -1,5 +1,6 @@
 """The command `habnn`: its subcommands, its help and how fast it answers."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -34,6 +35,18 @@ def test_help_fits_a_screen_and_names_all_commands():
 
 def test_version_is_that_of_the_distribution():
     assert call("--version").stdout.split() == ["habnn", metadata.version("habnn-control")]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [["--help"], ["--print-completion", "bash"]])
+def test_output_may_go_to_a_reader_that_leaves(words, unbuffered):
+    """As in `habnn ... | head`: no traceback."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": os.environ | {"PYTHONUNBUFFERED": unbuffered}}
+    with subprocess.Popen([HABNN, *words], text=True, **pipes) as process:
+        process.stdout.close()
+        errors = process.stderr.read()
+    assert process.returncode == 141
+    assert errors == ""
 
 
 def test_unknown_command_names_the_nearest(capsys):

@@ -4,15 +4,19 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import agents
@@ -24,6 +28,7 @@ from agents.runner import Recorder, make_env
 from browser import chromium, console, needs_browser, show
 from tiny_agents import TINY
 
+IDLE = [300.0 + step for step in range(30)]
 ACTUATORS = ["velocity", "gain", "shift"]
 HABNN = ["--agent", "habnn", "--agent-settings", json.dumps({"habnn": TINY}), "--references", "noop"]
 
@@ -41,7 +46,7 @@ def episode(tmp_path, name="habnn"):
 
 
 def page_of(record):
-    return LivePage(record, "habnn", 30, ACTUATORS)
+    return LivePage(record, "habnn", 30, ACTUATORS, idle=IDLE)
 
 
 def play(record, agent, n_steps):
@@ -109,6 +114,19 @@ def test_page_answers_this_machine_only(tmp_path):
             ask(page, Host="evil.example")
 
 
+def test_page_says_nothing_when_a_browser_leaves_early(tmp_path, capfd):
+    with page_of(episode(tmp_path)[0]) as page:
+        place = urllib.parse.urlsplit(page.address)
+        for _ in range(5):
+            line = socket.create_connection((place.hostname, place.port))
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+            line.sendall(f"GET / HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+            line.close()
+        assert "connect-src" in ask(page, "")
+        time.sleep(0.5)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_page_raises_on_a_port_in_use(tmp_path):
     record, _ = episode(tmp_path)
     with page_of(record) as page, pytest.raises(ValueError, match="live: port must be a free one"):
@@ -118,12 +136,14 @@ def test_page_raises_on_a_port_in_use(tmp_path):
 def test_live_changes_nothing_in_the_episode(tmp_path, capsys):
     flags = [*HABNN, "--steps", "25", "--setpoint", "70"]
     assert main(["run", *flags, "--out", str(tmp_path / "plain")]) == 0
-    stop, seen = threading.Event(), []
+    stop, seen, pages = threading.Event(), [], []
 
     def look():
         while not stop.is_set():
             if found := re.search(r"live: (http://\S+)", "".join(errors)):
                 try:
+                    if not pages:
+                        pages.append(urllib.request.urlopen(found.group(1), timeout=5).read().decode())
                     with urllib.request.urlopen(f"{found.group(1)}state", timeout=5) as answer:
                         seen.append(json.load(answer))
                 except OSError:
@@ -143,6 +163,10 @@ def test_live_changes_nothing_in_the_episode(tmp_path, capsys):
         sys.stderr.write = write
     assert any(state["plan"] for state in seen)
     assert seen[-1]["finished"]
+    facts = json.loads(re.search(r'id="data">(.*?)</script>', pages[0]).group(1))
+    noop = ["run", "--agent", "noop", "--references", "noop", "--steps", "25", "--setpoint", "70"]
+    assert main([*noop, "--out", str(tmp_path / "noop")]) == 0
+    assert facts["idle"] == pytest.approx(pd.read_csv(tmp_path / "noop/losses.csv")["loss"].tolist(), rel=1e-5)
     for name in ("losses.csv", "predictions.csv", "agent.npz"):
         assert (tmp_path / "live" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
 
@@ -181,7 +205,7 @@ def test_browser_shows_the_episode_while_it_runs(tmp_path):
 
     def traces(driver):
         script = "return document.getElementById('live').data.map(({meta, x, y}) => [meta, x, y])"
-        return {meta: (x, y) for meta, x, y in driver.execute_script(script) if meta}
+        return {meta: [x, y] for meta, x, y in driver.execute_script(script) if meta}
 
     record, agent = episode(tmp_path)
     with chromium() as driver, page_of(record) as page:
@@ -193,6 +217,7 @@ def test_browser_shows_the_episode_while_it_runs(tmp_path):
         wait(driver, "return document.body.dataset.drawn === '15'")
         found = traces(driver)
         assert found["loss"][1] == pytest.approx(record.columns()["loss"].tolist(), rel=1e-5)
+        assert found["idle"] == [list(range(1, 16)), IDLE[:15]]
         assert found["velocity"][1] == pytest.approx(record.columns()["velocity"].tolist(), rel=1e-5)
         assert found["consumption plan"][0] == [16, 17, 18, 19]
         assert {"consumption band", "consumption plan band", "fatigue plan band", "gain plan"} <= set(found)

@@ -80,6 +80,13 @@ def test_from_csv_raises_on_files_that_are_no_tables(tmp_path):
         FileNotFoundError, match=r"Transitions: path must be an existing CSV file, got '.*missing\.csv'"
     ):
         Transitions.from_csv(tmp_path / "missing.csv", OBSERVED, ACTED)
+    with pytest.raises(IsADirectoryError, match="Transitions: path must be an existing CSV file, got "):
+        Transitions.from_csv(tmp_path, OBSERVED, ACTED)
+
+
+def test_pretrain_raises_on_anything_but_transitions():
+    with pytest.raises(TypeError, match=r"model: transitions must be Transitions, got DataFrame; make them with"):
+        habnn(plant()).pretrain(pd.DataFrame({"v": [1.0, 2.0]}))
 
 
 def test_agent_pretrains_from_a_csv_of_its_plant_as_from_its_steps(tmp_path):

@@ -208,3 +208,13 @@ def test_write_report_takes_any_presentation(folder, tmp_path):
     ):
         assert text in page.read_text()
     assert sorted(path.name for path in tmp_path.glob("*.svg")) == ["loaf-100.svg", "loaf-20.svg", "losses.svg"]
+
+
+def test_report_says_what_agents_have_seen_before(folder, tmp_path):
+    assert "Every agent starts cold" in prose(folder / "report.html")
+    study = study_of(("noop", "td3"), pretrain_steps=70)
+    run_study(study, play, tmp_path)
+    write_report([tmp_path])
+    page = prose(tmp_path / "report.html")
+    assert "agents of Stable-Baselines3 were trained for 70 steps" in page
+    assert "Every agent starts cold" not in page

@@ -19,7 +19,10 @@ DRAWN = "return Number(document.body.dataset.drawn || 0)"
 
 def play(task):
     rng = np.random.default_rng((task["agent_seed"], int(task["setpoint"])))
-    return outcome_of({name: 250 + 30 * rng.normal(size=task["steps"]) for name in COLUMNS})
+    columns = {name: 250 + 30 * rng.normal(size=task["steps"]) for name in COLUMNS}
+    if task["agent"] == "hold":
+        columns["shift"] = np.full(task["steps"], 250.0)
+    return outcome_of(columns)
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +111,8 @@ def test_report_is_whole_in_a_browser(driver, folder, width, dark):
         assert right <= width
         assert role == "img"
         assert len(label) > 30
+    titles = "return [...document.querySelectorAll('.xtitle, .ytitle')].map(e => e.getBoundingClientRect())"
+    assert all(box["left"] >= 0 and box["right"] <= width for box in driver.execute_script(titles))
     sizes = """return [...document.querySelectorAll('p, td, th, li, label')]
       .map(e => parseFloat(getComputedStyle(e).fontSize))"""
     assert min(driver.execute_script(sizes)) >= 12
@@ -220,6 +225,11 @@ def test_one_run_shows_its_actuators(page, folder):
     assert set(found) == {"loss", "consumption", "fatigue", "velocity", "gain", "shift"}
     for name, values in found.items():
         assert values == pytest.approx(rows[name].to_list(), abs=0.01)
+    assert found["shift"] == pytest.approx([250.0] * 70, abs=1e-9)  # stored with 16 bits, but drawn as a constant
+    look = "return document.getElementById('run').data.map(t => [t.name, t.line.color + (t.line.dash || 'solid')])"
+    looks = dict(page.execute_script(look))
+    assert looks["loss"] == "#222222solid"  # not the colour of an agent, which may be that of an actuator
+    assert len(set(looks.values())) == len(found)
     choose(page, "condition", "1")  # the same seed elsewhere
     assert (
         page.execute_script("const s = document.getElementById('run-seed'); return s.options[s.selectedIndex].text")
@@ -276,6 +286,8 @@ def test_report_prints_light_and_without_controls(driver, folder):
     assert driver.execute_script(ink) == "rgb(221, 221, 221)"
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert driver.execute_script("return getComputedStyle(document.getElementById('controls')).display") == "none"
+    caption = "return getComputedStyle(document.getElementById('run'), '::before').content"
+    assert "noop, seed 5 at setpoint 100" in driver.execute_script(caption)  # the controls that say so are not printed
     heads = "return [...document.querySelectorAll('#headline th')].every(h => h.getBoundingClientRect().width > 10)"
     assert driver.execute_script(heads)
     assert driver.execute_script("return getComputedStyle(document.querySelector('.sort')).display") != "none"

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import agents
 import envs  # noqa: F401  # registers the environments
+from agents.base import RecurrentAgent
 from habnn_control.experiments.engine import read_csv, write_csv
 from habnn_control.experiments.parallel import execute
 from habnn_control.experiments.plotting import figure_bytes, label_line_ends
@@ -64,6 +65,31 @@ def test_sb3_agents_leave_no_folders_behind(tmp_path, monkeypatch, name):
 
 def blas_threads(_):
     return max(pool["num_threads"] for pool in threadpool_info())
+
+
+def test_agents_learn_and_predict_on_one_thread(monkeypatch):
+    """More threads are slower for small matrices, and add up in another order."""
+    seen = []
+
+    class Watched(RecurrentAgent):
+        def _act(self, *_, **__):
+            seen.append(blas_threads(0))
+            return np.zeros(3, dtype=np.float32)
+
+        def _predict_one(self, *_):
+            return self._act(), None
+
+    env = gym.make("IndustrialBenchmark-v0")
+    with threadpool_limits(2):
+        agent = Watched(env)
+        agent.learn(1)
+        agent.predict(np.zeros(6))
+        agent.predict(np.zeros((1, 6)))
+        ours = agents.make("habnn", env)
+        monkeypatch.setattr(ours.model, "pretrain", lambda _: seen.append(blas_threads(0)))
+        ours.pretrain(None)
+        assert blas_threads(0) == 2
+    assert seen == [1, 1, 1, 1]
 
 
 def test_tasks_run_on_one_thread():

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = script("tables")
 fill = script("_tables")["fill"]
 
-NOTEBOOKS = {"control-notes.md", "peers-notes.md"}  # their tables are typed: they record what was seen on the way
+NOTEBOOKS = {"control-notes.md"}  # its tables are typed: it records what was seen on the way
 
 PAGE = """# A page
 

@@ -5,9 +5,22 @@ from math import inf, sqrt
 import numpy as np
 import pytest
 
-from habnn_control import HABNN
 from habnn_control.control.model import Transitions
-from linear_plant import CERTAIN, NOISE, STEP, UNKNOWN, LinearPlant, black_box, follow, learn, make_model, trained
+from linear_plant import (
+    CERTAIN,
+    NOISE,
+    STEP,
+    UNKNOWN,
+    LinearPlant,
+    assert_same_memory,
+    assert_same_model,
+    black_box,
+    follow,
+    learn,
+    logged,
+    make_model,
+    trained,
+)
 
 # ---------------------------------------------------------------------- learning
 
@@ -60,18 +73,6 @@ def test_observe_gives_the_network_what_the_encoder_makes_of_the_stream(target, 
     for ours, theirs in zip(seen, expected, strict=True):
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-def assert_same_memory(ours, theirs):
-    for name, value in ours._asdict().items():
-        np.testing.assert_array_equal(value, getattr(theirs, name))
-
-
-def assert_same_model(ours, theirs):
-    expected = theirs.snapshot()
-    assert ours.snapshot().keys() == expected.keys()
-    for name, value in ours.snapshot().items():
-        np.testing.assert_array_equal(value, expected[name])
 
 
 def test_next_memory_is_that_of_observe_without_learning():
@@ -138,15 +139,6 @@ def test_restore_keeps_the_memory_of_the_running_episode_if_asked():
     assert_same_memory(model.memory, memory)
     untouched.restore(state | {f"memory_{name}": value for name, value in memory._asdict().items()})
     assert_same_model(model, untouched)
-
-
-def logged(plant, steps):
-    rows = []
-    for _ in range(steps):
-        before, action = plant.observation, plant.random_action()
-        plant.step(action[0])
-        rows.append((before, action, plant.observation))
-    return [np.array(part) for part in zip(*rows, strict=True)]
 
 
 def test_pretrain_is_observing_the_logged_steps():
@@ -377,68 +369,3 @@ def test_observe_raises_on_an_observation_that_is_not_finite_before_learning(bad
     with pytest.raises(ValueError, match=r"model: observation must be finite, got .*; skip the step"):
         model.observe([0.5], [50.0, 6.0, bad])
     assert_same_model(model, untouched)
-
-
-# ---------------------------------------------------------------------- one evaluation per step
-
-
-@pytest.fixture
-def evaluations(monkeypatch):
-    """Count the calls of the network's predict."""
-    calls, predict = [], HABNN.predict
-    monkeypatch.setattr(HABNN, "predict", lambda *a, **k: calls.append(1) or predict(*a, **k))
-    return calls
-
-
-def test_observe_after_predict_of_the_same_action_evaluates_the_network_once(evaluations):
-    model = trained(3)
-    evaluations.clear()
-    model.predict([0.5])
-    model.predict(np.array([0.5], dtype=np.float32))  # 0.5 is exact in single precision
-    model.observe([0.5], [50.0, 6.0, 3.0])
-    assert len(evaluations) == 1
-
-
-def test_observe_does_not_reuse_the_prediction_of_another_action(evaluations):
-    model, fresh = trained(3), trained(3)
-    evaluations.clear()
-    model.predict([0.5])
-    model.observe([-0.5], [50.0, 6.0, 3.0])
-    assert len(evaluations) == 2
-    fresh.observe([-0.5], [50.0, 6.0, 3.0])
-    assert_same_model(model, fresh)
-
-
-def test_predict_does_not_reuse_an_action_that_the_caller_has_changed_since(evaluations):
-    model, action = trained(3), np.array([0.5])
-    first = model.predict(action)
-    action[0] = -0.5
-    evaluations.clear()
-    assert model.predict(action).mean != first.mean
-    assert len(evaluations) == 1
-
-
-def learned_black_box(steps):
-    return trained(steps, plant=UNKNOWN, past_outputs=2)
-
-
-CHANGES = {
-    "observe": lambda model: model.observe([0.5], [50.0, 6.0, 3.0]),
-    "begin": lambda model: model.begin([50.0, 2.0, 1.0]),
-    "skip": lambda model: model.skip([0.5]),
-    "restore": lambda model: model.restore(learned_black_box(5).snapshot()),
-    "restore, memory kept": lambda model: model.restore(learned_black_box(5).snapshot(), keep_memory=True),
-    "pretrain": lambda model: model.pretrain(Transitions(*logged(LinearPlant(3), 4), np.zeros(4))),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_predict_of_a_changed_model_is_not_that_of_before(change):
-    """A twin that made no prediction before the change says what is right after it."""
-    model, twin = learned_black_box(3), learned_black_box(3)
-    before = model.predict([0.5])
-    for each in (model, twin):
-        change(each)
-    after = model.predict([0.5])
-    np.testing.assert_array_equal(after, twin.predict([0.5]))
-    assert (after.mean != before.mean).all()
