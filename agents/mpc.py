@@ -1,9 +1,8 @@
 """The general agent: model predictive control with a dynamics model that learns in every step."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self
 
 import gymnasium as gym
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.base import Action, RecurrentAgent, Step, keyword_names
+from agents.models import ModelFactory, model_factory
 from agents.mpc_checks import box_bounds, check_horizon, described_plant
 from agents.sensors import SensorCheck
 from habnn_control.control.actuator_search import StepLog, find_actuators, gentle_move, n_gentle
@@ -21,7 +21,7 @@ from habnn_control.control.limits import LimitMonitor, fallback_action
 from habnn_control.control.model import DynamicsModel, StepPrediction, Transitions
 from habnn_control.control.monitor import HALF_WIDTH, LossMonitor, predicted_loss
 from habnn_control.control.planning import ICEM, Plan, Planner, make_planner
-from habnn_control.control.plant import Actuators, Bounds, Plant
+from habnn_control.control.plant import Actuators, Plant
 from habnn_control.control.probes import Probes
 from habnn_control.control.probing import Bursts
 from habnn_control.control.transition_model import TransitionModel
@@ -30,19 +30,12 @@ from habnn_control.support.threads import one_thread
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
-ModelFactory = Callable[..., DynamicsModel]  # called with plant, bounds and seed=
 
 _SETTLING = 50  # planned steps in which a model learns before its errors mean anything
 _SNAPSHOT_EVERY = 25  # steps between snapshots of a sound model
 _HAZARD = "hazard_"  # prefix of the hazard's arrays in an agent's file
 _LOG = "log_"  # prefix of the steps that actuators are searched in, in an agent's file
 ACTUATORS = ("described", "found", "learned")
-MODELS = {  # imported when the first one is built
-    "habnn": ("habnn_control.control.model_choice", "make_model"),
-    "ensemble": ("agents.ensemble", "EnsembleModel"),
-    "gp": ("agents.gaussian_process", "GaussianProcessModel"),
-    "linear": ("agents.linear", "LinearModel"),
-}
 
 
 class _State(NamedTuple):
@@ -115,7 +108,7 @@ class MPCAgent(RecurrentAgent):
         check_horizon(horizon, hold, tail)
         self.exploration = exploration if isinstance(exploration, Exploration) else Exploration.make(exploration or {})
         self.planner = make_planner(planner or {}) if isinstance(planner, Mapping | None) else planner
-        self._build = model if callable(model) else _model_factory(model or {})
+        self._build = model if callable(model) else model_factory(model or {})
         self.model: DynamicsModel = self._build(self.plant, self._bounds, seed=seed)
         self._low, self._high = self._bounds.action_low, self._bounds.action_high
         self._horizon, self._hold = horizon, hold
@@ -341,7 +334,7 @@ class MPCAgent(RecurrentAgent):
     ) -> Plan | None:
         """Return the best plan from `memory`; None, with a warning, if no candidate has a finite cost."""
         forecaster = self.model.draw(rng) if exploration.thompson else self.model
-        price = self._price_of_change() * exploration.hazard
+        price = self._motion.price_of_change(self._monitor) if isinstance(self._motion, Bursts) else 0.0
 
         rest = np.broadcast_to(self._rest_action, (1, self._horizon, len(self._rest_action)))
 
@@ -349,7 +342,7 @@ class MPCAgent(RecurrentAgent):
             actions = self.plant.continued(np.concatenate([rest, sequences]), self._hold, self._bounds)
             forecast = forecaster.forecast(memory, actions)
             costs = exploration.costs(forecast, actions, self.plant.cost, self._weights, self._n_planned, self._monitor)
-            costs = costs + price * (self._hazard.rate(forecast.observations) @ self._weights)
+            costs = costs + exploration.hazard * price * (self._hazard.rate(forecast.observations) @ self._weights)
             return self._limits.charged(costs, forecast)[1:]
 
         plan = self.planner.plan(objective, self._low, self._high, self._horizon, rng, previous)
@@ -357,10 +350,6 @@ class MPCAgent(RecurrentAgent):
             return plan if self._limits.accepts(plan.cost, self.plant.fallback is not None) else None
         logger.warning("%s: no candidate has a finite cost at step %d; resting.", self.name, self._n_steps)
         return None
-
-    def _price_of_change(self) -> float:
-        """Return what a change of the plant for the worse is expected to cost."""
-        return self._motion.price_of_change(self._monitor) if isinstance(self._motion, Bursts) else 0.0
 
     def _first_action(self, plan: Plan | None, observation: NDArray[Any]) -> Array:
         if plan is None:
@@ -408,20 +397,3 @@ class MPCAgent(RecurrentAgent):
         self._keep_snapshot()
         plan: dict[str, Any] = {name: arrays[f"plan_{name}"] for name in Plan._fields if f"plan_{name}" in arrays}
         self._plan = Plan(**plan) if plan else None
-
-
-def _model_factory(settings: Mapping[str, Any]) -> ModelFactory:
-    """Return a function that builds the model which `settings` describe."""
-    parameters = dict(settings)
-    kind = parameters.pop("kind", "habnn")
-    check_choice("model", "kind", kind, MODELS)
-    module, attribute = MODELS[kind]
-    factory = getattr(import_module(module), attribute)
-    for name in parameters:
-        check_choice(f"model {kind}", "setting", name, keyword_names(factory))
-
-    def build(plant: Plant, bounds: Bounds, seed: int) -> DynamicsModel:
-        model: DynamicsModel = factory(plant, bounds, **{"seed": seed, **parameters})
-        return model
-
-    return build

@@ -5,7 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
-from agents.mpc import MODELS
+from agents.models import MODELS
 from habnn_control.control.model import Transitions
 from habnn_control.control.plant import Actuators, Bounds, Plant
 
