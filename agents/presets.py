@@ -36,7 +36,7 @@ PAPER: Settings = {
     },
     "exploration": {
         "risk": -100.0,
-        "relative": False,
+        "relative": 0.0,
         "excitation": {"length": 0, "budget": 0.0, "surprise": inf, "recovers": False},
     },
 }
@@ -45,7 +45,7 @@ PAPER: Settings = {
 # the Industrial Benchmark. It stays for comparison.
 SCRIPTED: Settings = {
     "horizon": 15,
-    "exploration": {"risk": (3.0, 1.0, 0.99), "relative": False, "excitation": {"kind": "sweeps"}},
+    "exploration": {"risk": (3.0, 1.0, 0.99), "relative": 0.0, "excitation": {"kind": "sweeps"}},
 }
 
 # The default agent with one thing changed each.
@@ -53,7 +53,8 @@ ABLATIONS: dict[str, Settings] = {
     "greedy": {"exploration": {"risk": 0.0}},
     "optimistic": {"exploration": {"risk": -1.0}},
     "pessimistic": {"exploration": {"risk": 4.0}},
-    "absolute-risk": {"exploration": {"relative": False}},
+    "absolute-risk": {"exploration": {"relative": 0.0}},
+    "relative-risk": {"exploration": {"relative": 1.0}},
     "no-hazard": {"exploration": {"hazard": 0.0}},
     "curious": {"exploration": {"information": 0.067}},
     "information": {"exploration": {"risk": 0.0, "information": 0.067}},

@@ -139,20 +139,20 @@ EXCITATIONS: dict[str, type[Excitation] | type[Probing]] = {"probing": Probing, 
 class Exploration:
     """How uncertainty enters the cost of a plan, and what is done beside the plan in order to learn.
 
-    The cost of a plan is its expected loss, plus the risk weight times the epistemic standard deviation of what its
-    total loss differs from that of resting, minus the information weight times the mutual information between the model
-    and the plan's observations. Both look at the plan as a whole: resting at an unknown place repeats one risk and one
-    observation, a varied plan spreads the risk and learns more.
+    The cost of a plan is its expected loss, plus the risk weight times its risk, minus the information weight times the
+    mutual information between the model and the plan's observations. Both look at the plan as a whole: resting at an
+    unknown place repeats one risk and one observation, a varied plan spreads the risk and learns more.
 
-    What is unknown of all plans alike, such as the effect of an exogenous entry that has never been where it is now, is
-    no reason to prefer one of them. It would hide how little is known of the differences between them.
+    The risk is a mean of two epistemic standard deviations: that of the plan's total loss, and that of its difference
+    from the total loss of resting. What is unknown of all plans alike, such as the effect of an exogenous entry that
+    has never been where it is now, counts in the first one only, where it hides how little is known of the differences.
 
     Parameters
     ----------
     risk : Schedule
         Risk weight: positive is risk-averse, negative is optimistic.
-    relative : bool
-        Whether the risk is that of the difference from resting; otherwise it is that of the total loss.
+    relative : float
+        Weight in [0, 1] of the difference from resting in the risk; the rest is that of the total loss.
     information : Schedule
         Value of one nat, in parts of the level of the recent losses. Information runs out as the model learns, so its
         effect fades by itself.
@@ -164,8 +164,8 @@ class Exploration:
         Moves beside the plan.
     """
 
-    risk: Schedule = Schedule(2.0, 0.5, 0.995)
-    relative: bool = True
+    risk: Schedule = Schedule(4.0, 1.0, 0.995)
+    relative: float = 0.4
     information: Schedule = Schedule()
     thompson: bool = False
     hazard: float = 1.0
@@ -196,6 +196,8 @@ class Exploration:
             raise ValueError(
                 f"exploration: hazard must be finite and not negative, got {parts['hazard']}; 0 switches it off."
             )
+        if not 0 <= parts.get("relative", cls.relative) <= 1:
+            raise ValueError(f"exploration: relative must be in [0, 1], got {parts['relative']}; 0.4 is a good start.")
         return cls(**parts)
 
     def exploiting(self) -> "Exploration":
@@ -231,16 +233,16 @@ class Exploration:
             )
         costs = values @ weights
         if risk := self.risk.value(step):
-            costs = costs + risk * loss_deviation(forecast, actions, cost, values, weights, self.relative)
+            costs = costs + risk * loss_risk(forecast, actions, cost, values, weights, self.relative)
         if information := self.information.value(step):
             costs = costs - information * monitor.level * forecast.information
         return np.asarray(costs)
 
 
-def loss_deviation(
-    forecast: Forecast, actions: Array, cost: Cost, values: Array, weights: Array, relative: bool = False
+def loss_risk(
+    forecast: Forecast, actions: Array, cost: Cost, values: Array, weights: Array, relative: float = 0.0
 ) -> Array:
-    """Return the epistemic standard deviation (n,) of each plan's weighted total loss.
+    """Return the risk (n,) of each plan: the epistemic standard deviation of its weighted total loss.
 
     Predicted entries are independent. The loss counts as linear, with its slope over one standard deviation of the
     observation noise.
@@ -254,8 +256,8 @@ def loss_deviation(
     values : array, shape (n, horizon)
         Losses of the forecast's expected observations.
     weights : array, shape (horizon,)
-    relative : bool
-        Return the deviation of the difference from the total loss of the first plan instead.
+    relative : float
+        Weight in [0, 1] of the deviation of the difference from the first plan in the risk, in place of the total's.
     """
     gradients = np.empty_like(forecast.slopes)
     for output, (entry, noise) in enumerate(zip(forecast.entries, np.moveaxis(forecast.noise, 2, 0), strict=True)):
@@ -263,7 +265,12 @@ def loss_deviation(
         moved = forecast.observations.copy()
         moved[..., entry] += step
         gradients[..., output] = (cost(actions, moved) - values) / step * weights
-    return forecast.relative_deviation(gradients) if relative else forecast.total_deviation(gradients)
+    risk = np.zeros(len(actions))
+    if relative < 1:
+        risk += (1 - relative) * forecast.total_deviation(gradients)
+    if relative > 0:
+        risk += relative * forecast.relative_deviation(gradients)
+    return risk
 
 
 def _make_excitation(settings: Mapping[str, Any]) -> Excitation | Probing:

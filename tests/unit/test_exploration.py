@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from agents.presets import ABLATIONS
-from habnn_control.control.exploration import Excitation, Exploration, Probing, Schedule, loss_deviation
+from habnn_control.control.exploration import Excitation, Exploration, Probing, Schedule, loss_risk
 from habnn_control.control.model import DenseCovariance, FactorCovariance, Forecast
 from habnn_control.control.monitor import LossMonitor
 
@@ -40,7 +40,7 @@ def test_forecast_deviations_are_roots_of_the_diagonal(forecast):
     assert forecast.deviations[3, 1, 0] == sqrt(forecast.covariances[3, 0, 1, 1])
 
 
-def test_loss_deviation_of_a_linear_loss_vs_monte_carlo(forecast, actions):
+def test_loss_risk_of_a_linear_loss_vs_monte_carlo(forecast, actions):
     values = linear_loss(actions, forecast.observations)
     rng, n = np.random.default_rng(2), 40_000
     drawn = np.repeat(forecast.observations[None], n, axis=0)
@@ -49,24 +49,24 @@ def test_loss_deviation_of_a_linear_loss_vs_monte_carlo(forecast, actions):
             covariance = forecast.covariances[candidate, output]
             drawn[:, candidate, :, entry] += rng.multivariate_normal(np.zeros(HORIZON), covariance, n)
     totals = linear_loss(actions, drawn) @ WEIGHTS
-    found = loss_deviation(forecast, actions, linear_loss, values, WEIGHTS)
+    found = loss_risk(forecast, actions, linear_loss, values, WEIGHTS)
     assert np.abs(found / totals.std(axis=0) - 1).max() < 5 / sqrt(2 * n)
 
 
-def test_loss_deviation_leaves_the_forecast_alone(forecast, actions):
+def test_loss_risk_leaves_the_forecast_alone(forecast, actions):
     before = forecast.observations.copy()
-    loss_deviation(forecast, actions, linear_loss, linear_loss(actions, forecast.observations), WEIGHTS)
+    loss_risk(forecast, actions, linear_loss, linear_loss(actions, forecast.observations), WEIGHTS)
     np.testing.assert_array_equal(forecast.observations, before)
 
 
-def test_loss_deviation_is_less_where_errors_do_not_repeat(actions):
+def test_loss_risk_is_less_where_errors_do_not_repeat(actions):
     """The same epistemic variance in every step: one error for all steps, or a new one in each."""
     observations = np.zeros((N, HORIZON, 3))
     totals = []
     for covariance in (np.ones((HORIZON, HORIZON)), np.eye(HORIZON)):
         epistemic = DenseCovariance(np.broadcast_to(covariance, (N, 1, 3, 3)))
         forecast = Forecast(observations, np.array([1]), np.ones((N, HORIZON, 1)), np.ones(1), epistemic)
-        totals.append(loss_deviation(forecast, actions, linear_loss, linear_loss(actions, observations), np.ones(3)))
+        totals.append(loss_risk(forecast, actions, linear_loss, linear_loss(actions, observations), np.ones(3)))
     np.testing.assert_allclose(totals[0], 2 * 3)
     np.testing.assert_allclose(totals[1], 2 * sqrt(3))
 
@@ -81,10 +81,11 @@ def test_relative_risk_leaves_out_what_is_unknown_of_all_plans_alike(actions):
         relative: Exploration(Schedule(1.0, 1.0), relative).costs(
             forecast, 0 * actions, linear_loss, np.ones(3), 0, LossMonitor()
         )
-        for relative in (False, True)
+        for relative in (0.0, 0.25, 1.0)
     }
-    np.testing.assert_allclose(costs[True], 2 * 3 * np.arange(N))
-    np.testing.assert_allclose(costs[False], 2 * 3 * np.hypot(10, np.arange(N)))
+    np.testing.assert_allclose(costs[1.0], 2 * 3 * np.arange(N))
+    np.testing.assert_allclose(costs[0.0], 2 * 3 * np.hypot(10, np.arange(N)))
+    np.testing.assert_allclose(costs[0.25], 0.75 * costs[0.0] + 0.25 * costs[1.0])
 
 
 @pytest.mark.parametrize("name", EXPLORATIONS)
@@ -93,7 +94,7 @@ def test_exploration_costs_are_loss_plus_risk_minus_information(name, step, fore
     chosen = EXPLORATIONS[name]
     values = linear_loss(actions, forecast.observations)
     expected = (values * WEIGHTS).sum(axis=1)
-    expected += chosen.risk.value(step) * loss_deviation(forecast, actions, linear_loss, values, WEIGHTS, relative=True)
+    expected += chosen.risk.value(step) * loss_risk(forecast, actions, linear_loss, values, WEIGHTS, chosen.relative)
     expected -= chosen.information.value(step) * 6.0 * forecast.information  # the level of the losses is 6
     found = chosen.costs(forecast, actions, linear_loss, WEIGHTS, step, LossMonitor(6.0))
     np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -132,3 +132,9 @@ def test_agent_with_a_hazard_resumes_step_for_step(tmp_path):
 def test_exploration_raises_on_a_hazard_weight_out_of_range(weight):
     with pytest.raises(ValueError, match="exploration: hazard must be finite and not negative, got"):
         habnn(plant(), exploration={"hazard": weight})
+
+
+@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
+def test_exploration_raises_on_a_relative_risk_out_of_range(weight):
+    with pytest.raises(ValueError, match=r"exploration: relative must be in \[0, 1\], got"):
+        habnn(plant(), exploration={"relative": weight})
