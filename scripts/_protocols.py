@@ -95,12 +95,12 @@ def make_protocols(out: Path) -> list[Path]:
 def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
-    The protocol "first-split" holds the first split of "to-the-end" alone, on which expensive methods were run.
+    The protocol "first-split" holds the first split of each set of "to-the-end", on which expensive methods were run.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
     with runs of the same network on the same splits without outliers and without threshold.
     """
     end = runs[runs["protocol"] == "to-the-end"]
-    first = end[end["seed"] == end["seed"].min()].assign(protocol="first-split")
+    first = end[end["seed"] == end.groupby("dataset")["seed"].transform("min")].assign(protocol="first-split")
     runs = pd.concat([runs, first], ignore_index=True)
     runs["coverage"] = 100 * runs["coverage_90"]
     groups = runs.groupby(_KEYS, sort=False)

@@ -62,7 +62,7 @@ def learn_log_noise(mean: float, variance: float, square: float, spread: float, 
     spread : float
         Variance of the prediction without noise.
     weight : float
-        Power of the likelihood: 1, or less in tempered passes and for outliers. The latter have the squared trust in the
+        Power of the likelihood: 1, or less in tempered passes and for outliers. These have the squared trust in the
         observation, so that what an outlier says about the noise falls with its distance.
     """
     if variance < SMALLEST_VARIANCE:
