@@ -16,6 +16,7 @@ from habnn_control.support.files import read_json
 _KEYS = ["protocol", "method", "dataset"]
 _SCORES = ["rmse", "nll", "coverage_50", "coverage_90"]
 _CLEAN = {"habnn-joint": "one-pass", "habnn-recommended": "one-pass", "habnn-committee": "to-the-end"}
+_CHAIN = "nuts-long"
 _OWN = {
     "uci": ("summary", "relative", "times", "bars"),
     "paper-table": ("summary",),
@@ -97,7 +98,9 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
 
     The protocol "first-split" holds the first split of each set of "to-the-end", on which expensive methods were run.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
-    with runs of the same network on the same splits without outliers and without threshold.
+    with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
+    `nuts_seconds` are the RMSE relative to that of the long chain of NUTS, and how many times longer that took, on the
+    splits to the end that the chain was played on.
     """
     end = runs[runs["protocol"] == "to-the-end"]
     first = end[end["seed"] == end.groupby("dataset")["seed"].transform("min")].assign(protocol="first-split")
@@ -109,7 +112,19 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     table = table.reset_index()
     table["clean_rmse"] = [_clean_rmse(runs, *row) for row in table[_KEYS].itertuples(index=False)]
     table["ratio"] = table["rmse"] / table["clean_rmse"]
-    return table
+    beside = [_beside_nuts(runs, *row) for row in table[_KEYS].itertuples(index=False)]
+    return table.assign(nuts_rmse=[pair[0] for pair in beside], nuts_seconds=[pair[1] for pair in beside])
+
+
+def _beside_nuts(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> tuple[float, float]:
+    """Return RMSE over that of the long chain of NUTS, and its time over the own, medians over the same splits."""
+    here = runs[(runs["protocol"] == protocol) & (runs["dataset"] == dataset)]
+    chain = here[here["method"] == _CHAIN].set_index("seed")
+    own = here[(here["method"] == method) & here["seed"].isin(chain.index)].set_index("seed")
+    if protocol != "to-the-end" or len(own) < max(len(chain), 1):
+        return float("nan"), float("nan")
+    ratios = own["rmse"] / chain["rmse"], chain["cpu_seconds"] / own["cpu_seconds"]
+    return float(ratios[0].median()), float(ratios[1].median())
 
 
 def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> float:

@@ -72,6 +72,8 @@ class Trial:
         own = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
         errors = np.asarray(own["errors"])
         if errors.shape != self.errors.shape or errors.dtype != np.float64 or not (errors >= 0).all():
-            raise ValueError("HABNN: state rival_errors must be numbers not below 0, got others; use that of a network.")
+            raise ValueError(
+                "HABNN: state rival_errors must be numbers not below 0, got others; use that of a network."
+            )
         self.rival.restore(own)
         self.errors[:], self.next_age = errors, int(own["next_age"])

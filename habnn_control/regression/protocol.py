@@ -32,7 +32,7 @@ _TO_THE_END = (
     "dropout:epochs=400",
     "ensemble:epochs=40",
     "svi:epochs=5000",
-    "nuts:rows=100000",
+    "nuts-long",
 )
 # The methods that each protocol compares if none are named.
 DEFAULT_METHODS = {

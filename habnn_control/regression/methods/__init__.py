@@ -1,6 +1,7 @@
 """The methods of the study, by name; NAME:SETTING=VALUE,... makes a variant."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from habnn_control.regression.methods import closed_form
@@ -56,6 +57,9 @@ OTHERS = {
         closed_form.committee,
         "several fixed ones, weighted and calibrated by held-out samples",
         variable=("outlier_threshold", "heteroscedastic"),
+    ),
+    "nuts-long": Entry(
+        partial(NUTS, rows=1e9, warmup=1000, draws=1000, depth=10), "sampled, as that of nuts", "numpyro", (), True
     ),
     "paper-table": Entry(closed_form.PaperTable, "fixed, variance 50"),
     "bayesian-ridge": Entry(BayesianRidge, "that of highest evidence"),
