@@ -298,7 +298,9 @@ def _settings(given: Mapping[str, Any]) -> list[dict[str, Any]]:
     candidates = given["candidates"]
     if candidates is None:
         candidates = CANDIDATES if can_be_joint(n_inputs, n_outputs, hidden) else WIDE_CANDIDATES
-    joint = {"heteroscedastic": True} if given["heteroscedastic"] else {}
+        if n_inputs == 1:  # the relevance of a single input is 1
+            candidates = [one for one in candidates if "relevance" not in one]
+    joint = {"heteroscedastic": given["heteroscedastic"]} if given["heteroscedastic"] else {}
     settings = [{**shape, **(joint if one.get("covariance") == "joint" else {}), **one} for one in candidates]
     if not settings:
         raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")

@@ -107,7 +107,7 @@ class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):
                 covariance=covariance,
                 outlier_threshold=self.outlier_threshold,
                 seed=self.random_state,
-                **({"heteroscedastic": True} if self.heteroscedastic else {}),
+                **({"heteroscedastic": self.heteroscedastic} if self.heteroscedastic else {}),
             )
         self.model_.partial_fit(inputs, targets)
         return self

@@ -16,7 +16,7 @@ from habnn_control.support.files import read_json
 _KEYS = ["protocol", "method", "dataset"]
 _SCORES = ["rmse", "nll", "coverage_50", "coverage_90"]
 _CLEAN = {"habnn-joint": "one-pass", "habnn-recommended": "one-pass", "habnn-committee": "to-the-end"}
-_CHAIN = "nuts-long"
+_CHAIN, _NOISY = "nuts-long", "habnn-committee:heteroscedastic=1"
 _OWN = {
     "uci": ("summary", "relative", "times", "bars"),
     "paper-table": ("summary",),
@@ -96,7 +96,8 @@ def make_protocols(out: Path) -> list[Path]:
 def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
-    The protocol "first-split" holds the first split of each set of "to-the-end", on which expensive methods were run.
+    The protocol "first-split" holds the first split of each set of "to-the-end", on which expensive methods were run;
+    "noise" those splits of it on which input-dependent noise was played.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
     with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
     `nuts_seconds` are the RMSE relative to that of the long chain of NUTS, and how many times longer that took, on the
@@ -104,7 +105,8 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """
     end = runs[runs["protocol"] == "to-the-end"]
     first = end[end["seed"] == end.groupby("dataset")["seed"].transform("min")].assign(protocol="first-split")
-    runs = pd.concat([runs, first], ignore_index=True)
+    noisy = end.loc[end["method"] == _NOISY, ["dataset", "seed"]]
+    runs = pd.concat([runs, first, end.merge(noisy).assign(protocol="noise")], ignore_index=True)
     runs["coverage"] = 100 * runs["coverage_90"]
     groups = runs.groupby(_KEYS, sort=False)
     table = groups[["rmse", "nll", "coverage", "cpu_seconds"]].median().assign(splits=groups.size().astype(str))

@@ -158,6 +158,12 @@ def test_committee_weighs_down_inputs_that_do_not_matter():
     assert errors[1] < 0.9 * errors[0]
 
 
+def test_committee_of_one_input_has_no_refits_by_relevance():
+    x = np.random.default_rng(9).uniform(-2, 2, size=(60, 1))
+    model = HABNNCommittee(1, hidden=(5,), folds=2, passes=2).fit(x, np.sin(2 * x[:, 0]))
+    assert not any("relevance" in settings for settings, _ in model.weights)
+
+
 @pytest.mark.parametrize(("n_inputs", "hidden"), [(3, (20, 20)), (60, (50,))])
 def test_committee_of_wide_or_deep_networks_has_one_scale_matrix_per_neuron(n_inputs, hidden):
     x = np.random.default_rng(6).standard_normal((40, n_inputs))

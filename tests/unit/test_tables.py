@@ -215,6 +215,18 @@ def test_first_split_is_that_of_each_set():
     assert first.to_dict() == {"a": 7, "b": 3}
 
 
+def test_medians_with_noise_learned_are_beside_those_of_the_same_splits():
+    columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
+    rows = [("to-the-end", "habnn-committee", name, seed, seed, 1.0, 0.9, 0.1) for name in "ab" for seed in (1, 2, 9)]
+    rows += [("to-the-end", "habnn-committee:heteroscedastic=1", "a", seed, 7.0, 1.0, 0.9, 0.1) for seed in (1, 2)]
+    table = script("_protocols")["summary_of"](pd.DataFrame(rows, columns=columns))
+    noise = table[table["protocol"] == "noise"]
+    assert noise[["method", "dataset", "rmse", "splits"]].values.tolist() == [
+        ["habnn-committee", "a", 1.5, "2"],
+        ["habnn-committee:heteroscedastic=1", "a", 7.0, "2"],
+    ]
+
+
 def test_medians_of_this_repository_are_those_of_its_runs(tmp_path):
     for name in ("regression-runs.csv", "regression-published.csv"):
         (tmp_path / name).write_text((ROOT / "docs/results" / name).read_text())
