@@ -53,7 +53,6 @@ def test_method_depends_on_its_seed(name):
         ("dropout:epochs=2", "rate=0.03"),
         ("dropout:epochs=2", "dropout=0.5"),
         ("ensemble:epochs=2", "rate=0.05"),
-        ("svi:epochs=30", "rate=0.1"),
         ("habnn-joint", "heteroscedastic=1"),
     ],
 )
