@@ -63,7 +63,7 @@ def noise(figure: Figure, seed: int) -> None:
     """Draw a fit to samples whose noise depends on the input, without and with `heteroscedastic`, beside the truth."""
     x, y = _fanned(400, seed)
     test, target = _fanned(5000, seed + 1)
-    best = -stats.norm.logpdf(target, truth(test[:, 0]), _deviation(test[:, 0])).mean()
+    best = -float(np.mean(stats.norm.logpdf(target, truth(test[:, 0]), _deviation(test[:, 0]))))
     for axes, switch in zip(_row(figure, 2), (False, True), strict=True):
         model = HABNNCommittee(1, heteroscedastic=switch).fit(x, y)
         nll = -model.predict(test).logpdf(target[:, None]).mean()
