@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from habnn_control.autoscaled import AutoscaledHABNN
     from habnn_control.committee import HABNNCommittee
-    from habnn_control.joint import JointHABNN, NoiseBank
+    from habnn_control.joint import JointHABNN
     from habnn_control.network import HABNN
+    from habnn_control.noise_bank import NoiseBank
     from habnn_control.regressor import HABNNRegressor
     from habnn_control.replay import ReplayHABNN
     from habnn_control.student_t import StudentT
@@ -29,7 +30,7 @@ _MODULES = {
     "HABNNCommittee": "committee",
     "HABNNRegressor": "regressor",
     "JointHABNN": "joint",
-    "NoiseBank": "joint",
+    "NoiseBank": "noise_bank",
     "ReplayHABNN": "replay",
     "StudentT": "student_t",
 }

@@ -7,8 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from habnn_control._network.settings import whole
-from habnn_control.joint import JointHABNN, NoiseBank
+from habnn_control._storage import Storable, Tree, array_of, check_memory, habnn_of_tree, tree_of_habnn
+from habnn_control.joint import JointHABNN
 from habnn_control.network import HABNN, OFFLINE
+from habnn_control.noise_bank import NoiseBank
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
@@ -30,6 +32,9 @@ _FAR = 100.0  # distance from the others, relative to their spread, beyond which
 _LARGEST = 1e100  # values that can be squared, and their squares summed
 
 
+# What is saved beside the network, and the least value of each.
+_PER_INPUT = {"gain": 0.0, "low": -np.inf, "high": -np.inf, "loc": -np.inf, "scale": 0.0}
+_PER_TARGET = {"mean": -np.inf, "square": 0.0, "target_loc": -np.inf, "target_scale": 1e-300}
 _EFFECT_ROWS = 300  # samples over which the effect of an input is averaged
 _SMALLEST_EFFECT = 0.03  # so that an input that seems not to matter can still be found to matter
 
@@ -47,7 +52,7 @@ def relative_effects(network: Network, x: Array, step: float = 0.1) -> Array:
     return np.maximum(effects / size, _SMALLEST_EFFECT) if size > 0 else np.ones_like(effects)
 
 
-class AutoscaledHABNN:
+class AutoscaledHABNN(Storable):
     """Regression on raw data with a HABNN, in closed form, without a separate scaling step.
 
     `fit` starts anew, `partial_fit` and `update` continue. The first `warmup` samples are stored. Their means and
@@ -80,8 +85,11 @@ class AutoscaledHABNN:
         covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean; with several
         passes those of `HABNN.offline`. `seed` also determines the orders of the passes. `covariance="joint"` takes a
         `JointHABNN`, which learns far more from one pass at a cost quadratic in the number of weights: with the given
-        `noise_variance`, or as a `NoiseBank`, which finds the noise of a stream.
+        `noise_variance`, or as a `NoiseBank`, which finds the noise of a stream; `heteroscedastic=True` then lets the
+        noise depend on the input.
     """
+
+    _kind = "AutoscaledHABNN"
 
     def __init__(
         self,
@@ -105,12 +113,18 @@ class AutoscaledHABNN:
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
         self._gain = np.ones(n_inputs)  # of the standardised inputs
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
+        self._loc, self._scale = np.zeros(n_inputs), np.zeros(n_inputs)
+        self._target_loc, self._target_scale = np.zeros(n_outputs), np.ones(n_outputs)
         self._count, self._mean, self._square = 0, np.zeros(n_outputs), np.zeros(n_outputs)  # of the targets
 
     def _untrained(self) -> Network:
         """Return a network of the given settings that has not learned from any sample."""
         settings = dict(self._settings)
         if settings.get("covariance") != "joint":
+            if settings.pop("heteroscedastic", False):
+                raise ValueError(
+                    "AutoscaledHABNN: heteroscedastic must be False without covariance='joint', got True; add it."
+                )
             return HABNN(**{**(RECOMMENDED if self.passes == 1 else OFFLINE), **settings})
         del settings["covariance"]
         return JointHABNN(**settings) if "noise_variance" in settings else NoiseBank(**settings)
@@ -177,11 +191,29 @@ class AutoscaledHABNN:
         passes, seed, first = self.passes, self.network.settings.seed, self.network.n_samples == 0
         self.network.fit(self._standardised(x), targets, passes, seed, progress_bar)
         for _ in range(self.relevance if first and passes > 1 and len(x) > 0 else 0):
-            gain = self._gain * relative_effects(self.network, self._standardised(x[:_EFFECT_ROWS]))
-            gain /= np.sqrt(np.mean(gain**2))
-            network = self._untrained()
-            network.fit(self._standardised(x) / self._gain * gain, targets, passes, seed, progress_bar)
-            self.network, self._gain = network, gain
+            self._refit(x, targets, progress_bar)
+
+    def _refit(self, x: Array, targets: Array, progress_bar: bool) -> None:
+        """Learn anew with inputs scaled by their effects on the present prediction."""
+        gain = self._gain * relative_effects(self.network, self._standardised(x[:_EFFECT_ROWS]))
+        gain /= np.sqrt(np.mean(gain**2))
+        network = self._untrained()
+        seed = self.network.settings.seed
+        network.fit(self._standardised(x) / self._gain * gain, targets, self.passes, seed, progress_bar)
+        self.network, self._gain = network, gain
+
+    def with_relevance(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
+        """Return the model that one more refit (`relevance`) on the samples of `fit` gives; this model stays."""
+        x, y = self._checked(inputs, targets)
+        if self._kept is not None or self.passes == 1:
+            raise ValueError(
+                "AutoscaledHABNN: with_relevance must follow a fit with several passes, got none; call fit first."
+            )
+        refit = deepcopy(self, {id(self.network): self.network})
+        refit.relevance += 1
+        refit._given["relevance"] = refit.relevance
+        refit._refit(x, (y - self._target_loc) / self._target_scale, progress_bar=False)
+        return refit
 
     def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
         """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
@@ -256,6 +288,37 @@ class AutoscaledHABNN:
         self._mean += step * len(y) / total
         self._count = total
 
+    # ------------------------------------------------------------------ files
+
+    def _tree(self) -> Tree:
+        state = {name: getattr(self, f"_{name}") for name in (*_PER_INPUT, *_PER_TARGET)}
+        kept = None if self._kept is None else {"x": self._kept[0], "y": self._kept[1]}
+        network = tree_of_habnn(self.network) if isinstance(self.network, HABNN) else self.network._tree()
+        return {"given": self._given, "network": network, "kept": kept, "count": self._count, **state}
+
+    @classmethod
+    def _from_tree(cls, tree: Tree) -> Self:
+        given = tree["given"]
+        check_memory(given)
+        model, kept = cls(**given), tree["kept"]
+        own, n_inputs, n_outputs = model.network, given["n_inputs"], given["n_outputs"]
+        part = tree["network"]
+        network = habnn_of_tree(part) if isinstance(own, HABNN) else type(own)._from_tree(part)
+        if _layout(network) != _layout(own):
+            raise ValueError("state network must have the settings of the model, got others")
+        model.network, model._count = network, whole("count", tree["count"], 0)
+        for names, width in ((_PER_INPUT, n_inputs), (_PER_TARGET, n_outputs)):
+            for name, least in names.items():
+                setattr(model, f"_{name}", array_of(tree, name, (width,), least, finite=name not in ("low", "high")))
+        if kept is None and model._count == 0:
+            raise ValueError("state count must be positive after the warm-up, got 0")
+        shapes = {"x": n_inputs, "y": n_outputs}
+        model._kept = None
+        if kept is not None:
+            x, y = (array_of(kept, name, (len(kept["x"]), width)) for name, width in shapes.items())
+            model._kept = x, y
+        return model
+
     # ------------------------------------------------------------------ checks
 
     def _finish_warmup_early(self) -> Self:
@@ -281,6 +344,12 @@ class AutoscaledHABNN:
                     "their rows."
                 )
         return x, y
+
+
+def _layout(network: Network) -> list[Any]:
+    """Return the settings of a network, or of the networks of a bank."""
+    networks = network.networks if isinstance(network, NoiseBank) else [network]
+    return [(one.settings, getattr(one, "heteroscedastic", None)) for one in networks]
 
 
 def _in_bulk(values: Array) -> NDArray[np.bool_]:

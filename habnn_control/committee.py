@@ -10,18 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from habnn_control._network.settings import whole
+from habnn_control._storage import Storable, Tree, array_of, check_memory, includes
 from habnn_control.autoscaled import AutoscaledHABNN
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
-# From a Bayesian linear model to networks that explain all but a ten-thousandth of the variance of the targets. Which
-# one serves a data set is decided by held-out samples.
+# From a Bayesian linear model to networks that explain all but a ten-thousandth of the variance of the targets, each
+# also with its inputs scaled by their relevance. Which ones serve a data set is decided by held-out samples.
 LINEAR: dict[str, Any] = {"hidden": (), "temperature": 1.0}
-CANDIDATES: tuple[dict[str, Any], ...] = (
-    LINEAR,
-    *({"covariance": "joint", "noise_variance": noise} for noise in (1.0, 0.2, 0.04, 0.008, 0.0016, 3e-4, 6e-5)),
+JOINT: tuple[dict[str, Any], ...] = tuple(
+    {"covariance": "joint", "noise_variance": noise} for noise in (1.0, 0.2, 0.04, 0.008, 0.0016, 3e-4, 6e-5)
 )
+CANDIDATES: tuple[dict[str, Any], ...] = (LINEAR, *JOINT, *({**settings, "relevance": 1} for settings in JOINT))
 # For networks with more than `MOST_WEIGHTS` weights, or another number of hidden layers than one: one scale matrix per
 # neuron and cold posteriors.
 WIDE_CANDIDATES: tuple[dict[str, Any], ...] = (
@@ -80,11 +81,16 @@ def calibrate(error: Array, variance: Array) -> tuple[Calibration, Array]:
 class _Candidate:
     """One setting: its networks, one per fold, and their predictions of the samples held out from them."""
 
-    settings: Mapping[str, Any]
+    settings: dict[str, Any]
     members: list[AutoscaledHABNN] = field(default_factory=list)
     loc: list[Array] = field(default_factory=list)
     variance: list[Array] = field(default_factory=list)
     evidence: Array = field(default_factory=lambda: np.empty(0))  # log likelihood of each held-out sample
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The settings without a refit by relevance."""
+        return {name: value for name, value in self.settings.items() if name != "relevance"}
 
     def add(self, member: AutoscaledHABNN, held_out: Array, targets: Array) -> None:
         """Add a fitted network and its predictions of held-out inputs; `targets` are all held out so far."""
@@ -100,14 +106,15 @@ class _Candidate:
         return np.mean([p.mean for p in predictions], axis=0), np.mean([p.variance for p in predictions], axis=0)
 
 
-class HABNNCommittee:
+class HABNNCommittee(Storable):
     """The recommended regression model for a data set that is all there; raw units, nothing to choose.
 
     The samples are split into folds. For each fold and each candidate setting, an `AutoscaledHABNN` learns from the
     other folds in tempered passes and predicts the fold. The likelihood of all held-out samples weights the
     candidates (stacking), and their errors calibrate the predicted variance and the tails. A candidate that is clearly
-    behind is dropped early, and noise variances below one that is clearly too small are not tried. The prediction
-    averages the networks of all folds, so nothing is fitted twice.
+    behind is dropped early, noise variances below one that is clearly too small are not tried, and only candidates
+    that are not clearly behind are refitted with inputs scaled by their relevance. The prediction averages the networks
+    of all folds.
 
     The variances of the networks are averaged without the spread of their means: held-out errors are those of single
     networks, and the average of the networks errs less by just this spread.
@@ -129,6 +136,8 @@ class HABNNCommittee:
     outlier_threshold : float
         Standardised residual at which a training target has half its weight, as in `HABNN`; infinity trusts all targets
         equally, 5 is recommended for targets with gross errors.
+    heteroscedastic : bool
+        Whether the noise of the joint networks depends on the input, as in `JointHABNN`; doubles the time of `fit`.
     seed : int
         Seed of the folds, the prior locations and the orders of the passes.
 
@@ -140,6 +149,8 @@ class HABNNCommittee:
         Factor of the predicted variances and dof of the prediction; there after `fit`.
     """
 
+    _kind = "HABNNCommittee"
+
     def __init__(
         self,
         n_inputs: int,
@@ -150,18 +161,13 @@ class HABNNCommittee:
         folds: int = 5,
         passes: int | None = None,
         outlier_threshold: float = inf,
+        heteroscedastic: bool = False,
         seed: int = 0,
     ) -> None:
+        self._given = {name: value for name, value in locals().items() if name != "self"}
         self.folds, self.seed = whole("folds", folds, 2), whole("seed", seed, 0)
         self.passes = None if passes is None else whole("passes", passes, 2)
-        shape: dict[str, Any] = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": tuple(hidden), "warmup": 2}
-        if outlier_threshold < inf:
-            shape["outlier_threshold"] = outlier_threshold
-        if candidates is None:
-            candidates = CANDIDATES if can_be_joint(n_inputs, n_outputs, tuple(hidden)) else WIDE_CANDIDATES
-        self._settings = [{**shape, **candidate} for candidate in candidates]
-        if not self._settings:
-            raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")
+        self._settings = _settings(self._given)
         for settings in self._settings:
             AutoscaledHABNN(**settings)  # raises on a bad setting
         self._n_inputs, self._n_outputs = n_inputs, n_outputs
@@ -195,16 +201,24 @@ class HABNNCommittee:
             rest, seen = np.setdiff1d(order, fold), np.concatenate([seen, fold])
             tried: list[_Candidate] = []
             for candidate in kept:
-                if k == 0 and _past_the_best(tried, candidate):
+                if k == 0 and (_past_the_best(tried, candidate) or self._not_worth_a_refit(tried, candidate)):
                     continue
                 passes = self.passes or recommended_passes(len(x), candidate.settings)
-                member = AutoscaledHABNN(**{"passes": passes, "seed": self.seed + k, **candidate.settings})
-                candidate.add(member.fit(x[rest], y[rest]), x[fold], y[seen])
+                given = {"passes": passes, "seed": self.seed + k, **candidate.settings}
+                member = _member(given, tried, x[rest], y[rest])
+                candidate.add(member, x[fold], y[seen])
                 tried.append(candidate)
             best = max((candidate.evidence for candidate in tried), key=np.sum)
             kept = [candidate for candidate in tried if not _hopeless(best - candidate.evidence)]
         self._finish(kept, y[order])
         return self
+
+    def _not_worth_a_refit(self, tried: Sequence[_Candidate], candidate: _Candidate) -> bool:
+        """Return whether a candidate is another one with a refit by relevance, which was not tried or is behind."""
+        if not candidate.settings.get("relevance") or candidate.plain not in self._settings:
+            return False
+        best = max((one.evidence for one in tried), key=np.sum)
+        return all(_hopeless(best - one.evidence) for one in tried if dict(one.settings) == candidate.plain)
 
     def partial_fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
         """Continue with more samples, which all networks learn, and return the model; the first call is `fit`.
@@ -235,9 +249,67 @@ class HABNNCommittee:
         pairs = [(np.concatenate(candidate.loc), np.concatenate(candidate.variance)) for candidate in kept]
         mean, variance = _mixture(weights, pairs)
         self.calibration, _ = calibrate(y - mean, variance)
+        self._keep(kept, weights)
+
+    def _keep(self, kept: list[_Candidate], weights: Array) -> None:
         self._kept = kept
         names = [{k: v for k, v in c.settings.items() if k not in ("n_inputs", "n_outputs", "warmup")} for c in kept]
         self.weights = list(zip(names, map(float, weights), strict=True))
+
+    def _tree(self) -> Tree:
+        if not self._kept:
+            return {"given": self._given, "kept": []}
+        kept = [
+            {"number": self._settings.index(c.settings), "members": [member._tree() for member in c.members]}
+            for c in self._kept
+        ]
+        weights = np.array([weight for _, weight in self.weights])
+        factor, dof = self.calibration
+        return {"given": self._given, "kept": kept, "weights": weights, "factor": factor, "dof": dof}
+
+    @classmethod
+    def _from_tree(cls, tree: Tree) -> Self:
+        given = tree["given"]
+        for settings in _settings(given):
+            check_memory(settings)
+        model, kept = cls(**given), []
+        for part in tree["kept"]:
+            settings = model._settings[whole("number", part["number"], 0)]
+            members = [AutoscaledHABNN._from_tree(member) for member in part["members"]]
+            if not members or not all(includes(member._given, settings) for member in members):
+                raise ValueError("state members must have the settings of their candidate, got others")
+            kept.append(_Candidate(settings, members))
+        if kept:
+            weights = array_of(tree, "weights", (len(kept),), least=0.0)
+            factor = array_of(tree, "factor", (model._n_outputs,), least=1e-300)
+            if tree["dof"] not in DOFS or not abs(weights.sum() - 1) < 1e-6:
+                raise ValueError("state weights must add up to 1 and dof be known, got others")
+            model.calibration = Calibration(factor, float(tree["dof"]))
+            model._keep(kept, weights)
+        return model
+
+
+def _settings(given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of all candidates of a committee with these arguments, or raise."""
+    n_inputs, n_outputs, hidden = given["n_inputs"], given["n_outputs"], tuple(given["hidden"])
+    shape: dict[str, Any] = {"n_inputs": n_inputs, "n_outputs": n_outputs, "hidden": hidden, "warmup": 2}
+    if given["outlier_threshold"] < inf:
+        shape["outlier_threshold"] = given["outlier_threshold"]
+    candidates = given["candidates"]
+    if candidates is None:
+        candidates = CANDIDATES if can_be_joint(n_inputs, n_outputs, hidden) else WIDE_CANDIDATES
+        if n_inputs == 1:  # the relevance of a single input is 1
+            candidates = [one for one in candidates if "relevance" not in one]
+    joint = {"heteroscedastic": given["heteroscedastic"]} if given["heteroscedastic"] else {}
+    settings = [{**shape, **(joint if one.get("covariance") == "joint" else {}), **one} for one in candidates]
+    if not settings:
+        raise ValueError("HABNNCommittee: candidates must name at least one setting, got none; pass a dict each.")
+    if joint and not any("heteroscedastic" in one for one in settings):
+        raise ValueError(
+            "HABNNCommittee: heteroscedastic must be False without joint networks, got True; take one hidden layer and "
+            f"at most {MOST_WEIGHTS} weights."
+        )
+    return settings
 
 
 def can_be_joint(n_inputs: int, n_outputs: int, hidden: tuple[int, ...]) -> bool:
@@ -271,6 +343,16 @@ def stacking_weights(evidence: Array) -> Array:
         shares = weights[:, None] * likelihood
         weights = (shares / shares.sum(axis=0)).mean(axis=1)
     return weights
+
+
+def _member(given: Mapping[str, Any], tried: Sequence[_Candidate], x: Array, y: Array) -> AutoscaledHABNN:
+    """Return a network that learned a fold; a refit by relevance starts from that of the plain candidate, if tried."""
+    if given.get("relevance") == 1 and len(x) >= given["warmup"]:
+        plain = {name: value for name, value in given.items() if name not in ("relevance", "passes", "seed")}
+        for other in tried:
+            if other.settings == plain:
+                return other.members[-1].with_relevance(x, y)
+    return AutoscaledHABNN(**given).fit(x, y)
 
 
 def _hopeless(deficit: Array) -> bool:

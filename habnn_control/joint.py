@@ -1,4 +1,4 @@
-"""JointHABNN: a network with one Student-t distribution over all of its weights; NoiseBank: its noise from evidence."""
+"""JointHABNN: a network with one Student-t distribution over all of its weights."""
 
 from collections.abc import Sequence
 from math import inf
@@ -9,22 +9,23 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from tqdm import tqdm
 
-from habnn_control._network import joint_kernels
+from habnn_control._network import joint_kernels, noise_kernels
 from habnn_control._network.checks import check_finite_inputs, check_matrix, check_samples
 from habnn_control._network.learning import raise_at
 from habnn_control._network.settings import NetworkSettings, whole
+from habnn_control._storage import Storable, Tree, array_of, counts_of
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
 
-NOISE_LEVELS = (3e-4, 3e-3, 3e-2, 3e-1)  # of a `NoiseBank`, relative to the variance of the targets
-OUTLIER_RATE, _BROAD = 0.05, 5.0  # prior probability of an outlier, and half width of the Cauchy density of outliers
-_LARGEST = 1e100  # values whose squares and their sums are finite
+Shares = tuple[float, float, float]
+
+# Prior squared scales of the log noise: of its weights, and of its level, which is its bias.
+NOISE_SCALE, NOISE_LEVEL_SCALE = 1.0, 1.0
 _ROWS = 500  # predicted at a time: the derivatives with respect to all weights are large
-_PRIOR_RATIO_WEIGHT = 50.0  # weight of the prior ratio 1 in the calibration of a member, in samples of a stream
 
 
-class JointHABNN:
+class JointHABNN(Storable):
     """HABNN with one hidden layer and one scale matrix for all weights, not one per neuron.
 
     The weights are jointly multivariate t. The network is linearised around its present weights, with the rectifier
@@ -47,7 +48,13 @@ class JointHABNN:
     noise_variance, dof, scale, output_scale, prior_std, output_prior_std, max_dof, temperature,
     outlier_threshold, seed
         As in `HABNN`, for inputs and targets of order one.
+    heteroscedastic : bool
+        Whether the variance of the noise depends on the input: `noise_variance` times the exponential of a second
+        output of the network, which learns from the residuals in closed form (see docs/network.md). An update then
+        costs twice as much. In a tempered pass residuals are those of leave-one-out.
     """
+
+    _kind = "JointHABNN"
 
     def __init__(
         self,
@@ -65,19 +72,30 @@ class JointHABNN:
         max_dof: float = inf,
         temperature: float = 1.0,
         outlier_threshold: float = inf,
+        heteroscedastic: bool = False,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name != "self"}
+        self._given = {name: value for name, value in locals().items() if name != "self"}
+        given = {name: value for name, value in self._given.items() if name != "heteroscedastic"}
+        if not isinstance(heteroscedastic, (bool, np.bool_)):
+            raise TypeError(
+                f"JointHABNN: heteroscedastic must be True or False, got {heteroscedastic!r}; True lets the noise "
+                "depend on the input."
+            )
+        self.heteroscedastic = bool(heteroscedastic)
         fixed = {"activation": "relu", "slope": 0.0, "fan": "in", "drift": 0.0, "output_distance": "observation"}
         self.settings = s = NetworkSettings.checked(covariance="full", noise_weight=inf, **fixed, **given)
         if len(s.hidden) != 1:
             raise ValueError(
                 f"JointHABNN: hidden must have one width, got {s.hidden}; use HABNN for other numbers of layers."
             )
-        shapes = (s.hidden[0], s.n_inputs + 1), (s.n_outputs, s.hidden[0] + 1)
-        rng = np.random.default_rng(s.seed)
-        stds, scales = s.prior_stds, s.scales
-        self._loc = np.concatenate([std * rng.standard_normal(a * b) for std, (a, b) in zip(stds, shapes, strict=True)])
-        self._scale = np.diag(np.repeat(scales, [a * b for a, b in shapes]))
+        width, rng = s.hidden[0], np.random.default_rng(s.seed)
+        sizes = width * (s.n_inputs + 1), s.n_outputs * (width + 1)
+        parts = [std * rng.standard_normal(size) for std, size in zip(s.prior_stds, sizes, strict=True)]
+        scales = [np.repeat(s.scales, sizes)]
+        if self.heteroscedastic:
+            row = np.append(np.full(width, NOISE_SCALE), NOISE_LEVEL_SCALE * (width + 1))
+            parts, scales = [*parts, np.zeros(sizes[1])], [*scales, np.tile(row, s.n_outputs)]
+        self._loc, self._scale = np.concatenate(parts), np.diag(np.concatenate(scales))
         self._noise = np.array(s.noise_variance)
         self._dof, self._n_samples = s.dof, 0
 
@@ -88,7 +106,7 @@ class JointHABNN:
 
     @property
     def noise_variance(self) -> Array:
-        """Variance of the observation noise per output; shape (n_outputs,)."""
+        """Given variance of the observation noise per output, shape (n_outputs,); `heteroscedastic` varies it."""
         return self._noise.copy()
 
     @property
@@ -141,7 +159,7 @@ class JointHABNN:
             for number in tqdm(range(k), desc="HABNN passes", disable=not progress_bar):
                 order = rng.permutation(len(x)) if k > 1 else np.arange(len(x))
                 trace = first if number == 0 else np.empty_like(first)
-                self._one_pass(x[order], y[order], order, noise, 1 / k, trace)
+                self._one_pass(x[order], y[order], order, noise, _shares(number, k), trace)
                 self._n_samples = n_samples
                 complete = self._state() if k > 1 else before
         except ValueError:
@@ -153,24 +171,18 @@ class JointHABNN:
         return first[:, 0], first[:, 1]
 
     def _one_pass(
-        self, x: Array, y: Array, order: NDArray[np.int64], noise: Array, weight: float, trace: Array
+        self, x: Array, y: Array, order: NDArray[np.int64], noise: Array, shares: Shares, trace: Array
     ) -> None:
-        """Learn from samples of the given weight and noise variances; `order` are their numbers, for errors."""
+        """Learn from samples with the given noise variances and `_shares`; `order` are their numbers, for errors."""
         s = self.settings
-        learned, self._dof = joint_kernels.learn(
-            self._loc,
-            self._scale,
-            s.hidden[0],
-            np.stack([noise, self._noise]),
-            joint_kernels.GROWTH * max(s.scales),
-            self._dof,
-            s.max_dof,
-            weight,
-            s.outlier_threshold,
-            np.column_stack([x, np.ones(len(x))]),
-            y,
-            trace,
-        )
+        network = self._loc, self._scale, s.hidden[0], np.stack([noise, self._noise])
+        limit, inputs = joint_kernels.GROWTH * max(s.scales), np.column_stack([x, np.ones(len(x))])
+        samples = s.outlier_threshold, inputs, y, trace
+        if self.heteroscedastic:
+            dofs = self._dof, s.max_dof
+            learned, self._dof = noise_kernels.learn(*network, limit, dofs, shares, *samples)
+        else:
+            learned, self._dof = joint_kernels.learn(*network, limit, self._dof, s.max_dof, shares[0], *samples)
         if learned < len(x):
             raise_at(int(order[learned]), x[learned], y[learned])
 
@@ -183,11 +195,17 @@ class JointHABNN:
         full = self.weight_scale_sq
         parts = [self._moments(x[at : at + _ROWS], full) for at in range(0, max(len(x), 1), _ROWS)]
         loc, scale_sq = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-        noise = (1 - 2 / self._dof) * self._noise if include_noise else 0.0
-        return StudentT(loc, scale_sq + noise, self._dof)
+        n, noise, gaussian = self.settings.n_outputs, self._noise, 1 - 2 / self._dof
+        if self.heteroscedastic:
+            log_noise = loc[:, n:] + 0.5 * scale_sq[:, n:] / gaussian
+            noise = noise * np.exp(np.clip(log_noise, -noise_kernels.LARGEST_LOG, noise_kernels.LARGEST_LOG))
+        return StudentT(loc[:, :n], scale_sq[:, :n] + (gaussian * noise if include_noise else 0.0), self._dof)
 
     def _moments(self, x: Array, full: Array) -> tuple[Array, Array]:
-        """Return locations and squared scales of the outputs at inputs x (n, n_inputs), each (n, n_outputs)."""
+        """Return locations and squared scales of the outputs at inputs x (n, n_inputs), each (n, outputs).
+
+        With input-dependent noise there are twice as many outputs: behind the others, the logs of the noise.
+        """
         width, n_in = self.settings.hidden[0], x.shape[1] + 1
         x = np.column_stack([x, np.ones(len(x))])
         cut = width * n_in
@@ -215,105 +233,36 @@ class JointHABNN:
             return
         self._loc[:], self._scale[:], self._dof, self._n_samples = state
 
+    def _tree(self) -> Tree:
+        lower = self._scale[np.tril_indices(len(self._loc))]  # the kernels use nothing else
+        return {
+            "settings": self._given,
+            "loc": self._loc,
+            "scale": lower,
+            "noise": self._noise,
+            "dof": self._dof,
+            "n_samples": self._n_samples,
+        }
 
-class NoiseBank:
-    """Networks that learn one stream with different noise variances, weighted by how well they predicted it.
+    @classmethod
+    def _from_tree(cls, tree: Tree) -> Self:
+        settings = tree["settings"]
+        (width,), n_outputs = settings["hidden"], whole("n_outputs", settings["n_outputs"], 1)
+        rows = n_outputs * (2 if settings["heteroscedastic"] else 1)
+        n = whole("hidden", width, 1) * (whole("n_inputs", settings["n_inputs"], 1) + 1) + rows * (width + 1)
+        # Arrays first: nothing larger than the file is made from settings that nobody has checked.
+        loc, lower = array_of(tree, "loc", (n,)), array_of(tree, "scale", (n * (n + 1) // 2,))
+        noise, (dof, n_samples) = array_of(tree, "noise", (n_outputs,), least=np.nextafter(0, 1)), counts_of(tree)
+        network = cls(**settings)
+        network._scale[:] = 0.0
+        network._scale[np.tril_indices(n)] = lower
+        if not (np.diag(network._scale) >= 0).all():
+            raise ValueError("state scale must have no negative squared scale, got some")
+        network._loc, network._noise, network._dof, network._n_samples = loc, noise, dof, n_samples
+        return network
 
-    Multiple-model estimation (Magill, 1965): a filter that learned with a wrong noise variance has lost information
-    that a later estimate does not bring back, so several learn side by side. Each prediction is scored before its
-    update. The ratio of squared errors to predicted squared scales calibrates the variance of each network; the
-    likelihood of the calibrated predictions weights them. Sample n has a weight proportional to n, so that the
-    errors of the first samples are forgotten. Data must be of order one.
 
-    Parameters
-    ----------
-    n_inputs, n_outputs : int
-    levels : sequence of float
-        Noise variances, one network each.
-    **settings
-        Parameters of `JointHABNN`. With a finite `outlier_threshold` the likelihood is that of a mixture with outliers
-        (one in twenty, Cauchy), and calibration counts each sample by its probability of being none.
-    """
-
-    def __init__(
-        self, n_inputs: int, n_outputs: int = 1, *, levels: Sequence[float] = NOISE_LEVELS, **settings: Any
-    ) -> None:
-        if len(levels) == 0:
-            raise ValueError("NoiseBank: levels must have at least one noise variance, got none; pass some.")
-        self.networks = [JointHABNN(n_inputs, n_outputs, noise_variance=level, **settings) for level in levels]
-        self.settings = self.networks[0].settings
-        self._squares = np.full((len(levels), n_outputs), _PRIOR_RATIO_WEIGHT)
-        self._total = np.full((len(levels), n_outputs), _PRIOR_RATIO_WEIGHT)
-        self._evidence = np.zeros(len(levels))
-
-    @property
-    def n_samples(self) -> int:
-        """Number of samples that the networks have learned from."""
-        return self.networks[0].n_samples
-
-    @property
-    def ratios(self) -> Array:
-        """Squared errors over predicted squared scales per network and output, (n_networks, n_outputs)."""
-        return np.asarray(self._squares / self._total)
-
-    @property
-    def weights(self) -> Array:
-        """Weight of each network in the prediction, (n_networks,)."""
-        n = self.n_samples
-        mean = self._evidence / max(n * (n + 1) / 2, 1.0)
-        weights = np.exp(n * (mean - mean.max()))
-        return np.asarray(weights / weights.sum())
-
-    def fit(
-        self, inputs: ArrayLike, targets: ArrayLike, passes: int = 1, seed: int = 0, progress_bar: bool = False
-    ) -> Self:
-        """Learn from samples in their order, in one pass, and return the model."""
-        if passes != 1:
-            raise ValueError(f"NoiseBank: passes must be 1, got {passes}; give noise_variance, or use HABNNCommittee.")
-        x, y = check_samples(inputs, targets, self.settings.n_inputs, self.settings.n_outputs)
-        for n in np.flatnonzero(~((np.abs(x) < _LARGEST).all(axis=1) & (np.abs(y) < _LARGEST).all(axis=1))):
-            raise_at(int(n), x[n], y[n])
-        before = [network._state() if len(x) > 1 else None for network in self.networks]
-        start = self.n_samples
-        try:
-            bar = tqdm(self.networks, desc="HABNN noise levels", disable=not progress_bar)
-            traces = [network.learn(x, y, 1, seed) for network in bar]
-        except (ValueError, KeyboardInterrupt):
-            for network, state in zip(self.networks, before, strict=True):
-                network._restore(state)
-            raise
-        for k, (error, scale_sq) in enumerate(traces):
-            self._score(k, error**2 / scale_sq, scale_sq, start)
-        return self
-
-    def update(self, x: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from one sample, x of shape (n_inputs,) and y of shape (n_outputs,), and return the model."""
-        return self.fit(np.reshape(np.asarray(x, dtype=np.float64), (1, -1)), np.reshape(y, (1, -1)))
-
-    def _score(self, k: int, square: Array, scale_sq: Array, start: int) -> None:
-        """Score predictions of network k by standardised squared errors and squared scales, each (n, n_outputs)."""
-        robust = self.settings.outlier_threshold < inf
-        for n, (q, s2) in enumerate(zip(square, scale_sq, strict=True)):
-            weight, ratio = start + n + 1.0, self._squares[k] / self._total[k]
-            log_density = -0.5 * (q / ratio + np.log(2 * np.pi * ratio * s2))
-            usual = np.ones_like(q)  # probability that the target is no outlier
-            if robust:
-                log_usual = np.log(1 - OUTLIER_RATE) + log_density
-                log_density = np.logaddexp(log_usual, np.log(OUTLIER_RATE * _BROAD / np.pi / (_BROAD**2 + q * s2)))
-                usual = np.exp(log_usual - log_density)
-            self._evidence[k] += weight * log_density.sum()
-            self._squares[k] += weight * usual * q
-            self._total[k] += weight * usual
-
-    def predict(self, inputs: ArrayLike, include_noise: bool = True) -> StudentT:
-        """Return the predictive distribution at each row of `inputs`, a StudentT over (n, n_outputs).
-
-        The networks' mixture has its mean and variance. With `include_noise=False` the noise variances are left out.
-        """
-        predictions = [network.predict(inputs, include_noise) for network in self.networks]
-        dof, weights = predictions[0].dof, self.weights
-        locs = np.stack([p.loc for p in predictions])
-        scales = np.stack([ratio * p.scale_sq for ratio, p in zip(self.ratios, predictions, strict=True)])
-        loc = np.tensordot(weights, locs, axes=1)
-        between = np.tensordot(weights, (locs - loc) ** 2, axes=1)
-        return StudentT(loc, np.tensordot(weights, scales, axes=1) + (1 - 2 / dof) * between, dof)
+def _shares(number: int, k: int) -> Shares:
+    """Return the weight of a sample in a pass of k, what earlier passes learned of it, and its weight for the noise."""
+    first = k // 2  # before, residuals are mostly what the mean has not learned yet
+    return 1 / k, number / k, 1 / (k - first) if number >= first else 0.0

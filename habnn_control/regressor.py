@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from habnn_control._network.settings import whole
+from habnn_control._storage import Storable, Tree
 from habnn_control.autoscaled import AutoscaledHABNN
 from habnn_control.committee import HABNNCommittee, can_be_joint
 from habnn_control.student_t import StudentT
@@ -16,7 +19,7 @@ from habnn_control.student_t import StudentT
 Array = NDArray[np.float64]
 
 
-class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
     """Regression with Hierarchical Approximate Bayesian Neural Networks, in closed form; raw data, nothing to scale.
 
     `fit` learns a data set with a `HABNNCommittee`: a linear model and networks with several noise variances, weighted
@@ -38,8 +41,12 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
     outlier_threshold : float
         Residual, in predictive standard deviations, at which a target has half its weight. Infinity trusts all targets
         equally; 5 is recommended for `fit` if some targets are gross errors, 10 for streams.
+    heteroscedastic : bool
+        Whether the variance of the noise depends on the features; doubles the time of `fit`.
     random_state : int
         Seed of the folds, the prior locations and the orders of the passes.
+    progress_bar : bool
+        Whether `fit` shows a bar that counts the folds.
 
     Attributes
     ----------
@@ -49,6 +56,8 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         Number and names of the features seen by `fit`, as in every scikit-learn estimator.
     """
 
+    _kind = "HABNNRegressor"
+
     def __init__(
         self,
         hidden: Sequence[int] = (50,),
@@ -56,14 +65,18 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         folds: int = 5,
         passes: int | None = None,
         outlier_threshold: float = inf,
+        heteroscedastic: bool = False,
         random_state: int = 0,
+        progress_bar: bool = False,
     ) -> None:
         self.hidden = hidden
         self.candidates = candidates
         self.folds = folds
         self.passes = passes
         self.outlier_threshold = outlier_threshold
+        self.heteroscedastic = heteroscedastic
         self.random_state = random_state
+        self.progress_bar = progress_bar
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Forget all earlier samples, learn from the given ones, at least two, and return the estimator."""
@@ -76,8 +89,9 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
             folds=self.folds,
             passes=self.passes,
             outlier_threshold=self.outlier_threshold,
+            heteroscedastic=self.heteroscedastic,
             seed=self.random_state,
-        ).fit(inputs, targets)
+        ).fit(inputs, targets, self.progress_bar)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
@@ -93,6 +107,7 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
                 covariance=covariance,
                 outlier_threshold=self.outlier_threshold,
                 seed=self.random_state,
+                **({"heteroscedastic": self.heteroscedastic} if self.heteroscedastic else {}),
             )
         self.model_.partial_fit(inputs, targets)
         return self
@@ -128,3 +143,35 @@ class HABNNRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: 
         """
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one file, atomically and without pickle; a loaded one goes on bit for bit."""
+        check_is_fitted(self)
+        super().save(path)
+
+    def _tree(self) -> Tree:
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            "parameters": self.get_params(),
+            "features": None if names is None else names.tolist(),
+            "flat": self._flat,
+            "kind": self.model_._kind,
+            "model": self.model_._tree(),
+        }
+
+    @classmethod
+    def _from_tree(cls, tree: Tree) -> Self:
+        estimator, names = cls(**tree["parameters"]), tree["features"]
+        kind: type[HABNNCommittee | AutoscaledHABNN] = {one._kind: one for one in (HABNNCommittee, AutoscaledHABNN)}[
+            tree["kind"]
+        ]
+        estimator.model_ = kind._from_tree(tree["model"])
+        given = estimator.model_._given
+        estimator.n_features_in_, estimator._flat = whole("n_inputs", given["n_inputs"], 1), bool(tree["flat"])
+        if names is not None:
+            if len(names) != given["n_inputs"] or not all(isinstance(name, str) for name in names):
+                raise ValueError("features must be one name per input, got others")
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+        if estimator._flat and given["n_outputs"] != 1:
+            raise ValueError("flat must be False with several outputs, got True")
+        return estimator

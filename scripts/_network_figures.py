@@ -1,4 +1,4 @@
-"""The pictures of docs/network.md: one pass, tempered passes, outliers, many weights."""
+"""The pictures of docs/network.md: one pass, tempered passes, outliers, noise that varies, many weights."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from scipy import stats
 
 from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee, JointHABNN
 from habnn_control.support.files import atomic_write
@@ -58,6 +59,31 @@ def outliers(figure: Figure, seed: int) -> None:
         _draw(axes, model, x, spoilt, f"outlier_threshold={threshold:g}")
 
 
+def noise(figure: Figure, seed: int) -> None:
+    """Draw a fit to samples whose noise depends on the input, without and with `heteroscedastic`, beside the truth."""
+    x, y = _fanned(400, seed)
+    test, target = _fanned(5000, seed + 1)
+    best = -float(np.mean(stats.norm.logpdf(target, truth(test[:, 0]), _deviation(test[:, 0]))))
+    for axes, switch in zip(_row(figure, 2), (False, True), strict=True):
+        model = HABNNCommittee(1, heteroscedastic=switch).fit(x, y)
+        nll = -model.predict(test).logpdf(target[:, None]).mean()
+        _draw(axes, model, x, y, f"heteroscedastic={switch}: NLL {nll:.2f} (that of the truth: {best:.2f})")
+        inside = _GRID[np.abs(_GRID[:, 0]) < 2.5, 0]
+        for side in (-1.645, 1.645):
+            axes.plot(inside, truth(inside) + side * _deviation(inside), ":", color="black", linewidth=1)
+
+
+def _deviation(x: Array) -> Array:
+    return np.asarray(np.exp(0.7 * x - 1.8))
+
+
+def _fanned(n: int, seed: int) -> tuple[Array, Array]:
+    """Return n samples as `samples` does, with noise of the standard deviation `_deviation`."""
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-2.5, 2.5, n)
+    return x[:, None], truth(x) + _deviation(x) * rng.standard_normal(n)
+
+
 def many_weights(figure: Figure, seed: int) -> None:
     """Draw processor time per sample and error against the width of the hidden layer, for each covariance."""
     x, y = samples(400, seed)
@@ -105,6 +131,7 @@ PICTURES: dict[str, Callable[[Figure, int], None]] = {
     "network-one-pass": one_pass,
     "network-passes": passes,
     "network-outliers": outliers,
+    "network-noise": noise,
     "network-many-weights": many_weights,
 }
 

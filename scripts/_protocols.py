@@ -15,7 +15,14 @@ from habnn_control.support.files import read_json
 
 _KEYS = ["protocol", "method", "dataset"]
 _SCORES = ["rmse", "nll", "coverage_50", "coverage_90"]
-_CLEAN = {"habnn-joint": "one-pass", "habnn-recommended": "one-pass", "habnn-committee": "to-the-end"}
+_CLEAN = {
+    "habnn-joint": "one-pass",
+    "habnn-recommended": "one-pass",
+    "habnn-committee": "to-the-end",
+    "habnn-committee-plain": "to-the-end",
+}
+_FRESH = 7100  # first seed of the runs to the end with refits by relevance
+_CHAIN, _NOISY = "nuts-long", "habnn-committee:heteroscedastic=1"
 _OWN = {
     "uci": ("summary", "relative", "times", "bars"),
     "paper-table": ("summary",),
@@ -95,13 +102,20 @@ def make_protocols(out: Path) -> list[Path]:
 def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
-    The protocol "first-split" holds the first split of "to-the-end" alone, on which expensive methods were run.
+    Runs to the end from seed 7100 on are the protocol "fresh". The protocol "first-split" holds the first split of each
+    set of "to-the-end", on which expensive methods were run; "noise" those splits on which input-dependent noise was
+    played.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
-    with runs of the same network on the same splits without outliers and without threshold.
+    with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
+    `nuts_seconds` are the RMSE relative to that of the long chain of NUTS, and how many times longer that took, on the
+    splits to the end that the chain was played on.
     """
     end = runs[runs["protocol"] == "to-the-end"]
-    first = end[end["seed"] == end["seed"].min()].assign(protocol="first-split")
-    runs = pd.concat([runs, first], ignore_index=True)
+    first = end[end["seed"] == end.groupby("dataset")["seed"].transform("min")].assign(protocol="first-split")
+    fresh = (runs["protocol"] == "to-the-end") & (runs["seed"] >= _FRESH)
+    noisy = end.loc[end["method"] == _NOISY, ["dataset", "seed"]]
+    parts = [runs.assign(protocol=runs["protocol"].mask(fresh, "fresh")), first]
+    runs = pd.concat([*parts, end.merge(noisy).assign(protocol="noise")], ignore_index=True)
     runs["coverage"] = 100 * runs["coverage_90"]
     groups = runs.groupby(_KEYS, sort=False)
     table = groups[["rmse", "nll", "coverage", "cpu_seconds"]].median().assign(splits=groups.size().astype(str))
@@ -109,7 +123,19 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     table = table.reset_index()
     table["clean_rmse"] = [_clean_rmse(runs, *row) for row in table[_KEYS].itertuples(index=False)]
     table["ratio"] = table["rmse"] / table["clean_rmse"]
-    return table
+    beside = [_beside_nuts(runs, *row) for row in table[_KEYS].itertuples(index=False)]
+    return table.assign(nuts_rmse=[pair[0] for pair in beside], nuts_seconds=[pair[1] for pair in beside])
+
+
+def _beside_nuts(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> tuple[float, float]:
+    """Return RMSE over that of the long chain of NUTS, and its time over the own, medians over the same splits."""
+    here = runs[(runs["protocol"] == protocol) & (runs["dataset"] == dataset)]
+    chain = here[here["method"] == _CHAIN].set_index("seed")
+    own = here[(here["method"] == method) & here["seed"].isin(chain.index)].set_index("seed")
+    if protocol not in ("to-the-end", "fresh") or len(own) < max(len(chain), 1):
+        return float("nan"), float("nan")
+    ratios = own["rmse"] / chain["rmse"], chain["cpu_seconds"] / own["cpu_seconds"]
+    return float(ratios[0].median()), float(ratios[1].median())
 
 
 def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> float:
@@ -119,5 +145,6 @@ def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) ->
         return float("nan")
     here = runs[runs["dataset"] == dataset]
     seeds = here.loc[(here["protocol"] == protocol) & (here["method"] == method), "seed"]
-    clean = here[(here["protocol"] == _CLEAN[name]) & (here["method"] == name) & here["seed"].isin(seeds)]
+    protocols = [_CLEAN[name], "fresh"]
+    clean = here[here["protocol"].isin(protocols) & (here["method"] == name) & here["seed"].isin(seeds)]
     return float(clean["rmse"].median())

@@ -70,5 +70,10 @@ class Trial:
     def restore(self, state: dict[str, Any]) -> None:
         """Replace the state by one of `copy`."""
         own = {name.removeprefix(PREFIX): value for name, value in state.items() if name.startswith(PREFIX)}
+        errors = np.asarray(own["errors"])
+        if errors.shape != self.errors.shape or errors.dtype != np.float64 or not (errors >= 0).all():
+            raise ValueError(
+                "HABNN: state rival_errors must be numbers not below 0, got others; use that of a network."
+            )
         self.rival.restore(own)
-        self.errors[:], self.next_age = own["errors"], int(own["next_age"])
+        self.errors[:], self.next_age = errors, int(own["next_age"])

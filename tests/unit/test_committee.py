@@ -6,7 +6,7 @@ from scipy import stats
 
 from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee
 from habnn_control.autoscaled import relative_effects
-from habnn_control.committee import CANDIDATES, DOFS, calibrate
+from habnn_control.committee import CANDIDATES, DOFS, JOINT, calibrate
 
 QUICK = {"folds": 3, "passes": 10}
 
@@ -116,11 +116,52 @@ def test_committee_does_not_try_noise_below_a_level_that_is_clearly_too_small(mo
 
     monkeypatch.setattr(AutoscaledHABNN, "fit", record)
     model = HABNNCommittee(3, folds=2).fit(x, y)
-    levels = [candidate["noise_variance"] for candidate in CANDIDATES[1:]]
+    levels = [candidate["noise_variance"] for candidate in JOINT]
     assert levels == sorted(levels, reverse=True)
     assert max(levels) in tried
     assert min(levels) not in tried
     assert max(model.weights, key=lambda pair: pair[1])[0].get("noise_variance", 1.0) == 1.0
+
+
+def test_refit_of_a_fitted_model_vs_a_model_with_relevance():
+    x, y = data()
+    settings = {"covariance": "joint", "noise_variance": 0.01, "passes": 5, "seed": 3}
+    plain = AutoscaledHABNN(3, **settings).fit(x, y)
+    before = plain.predict(x)
+    refit = plain.with_relevance(x, y)
+    expected = AutoscaledHABNN(3, relevance=1, **settings).fit(x, y).predict(x)
+    np.testing.assert_array_equal(refit.predict(x).loc, expected.loc)
+    np.testing.assert_array_equal(refit.predict(x).scale_sq, expected.scale_sq)
+    np.testing.assert_array_equal(plain.predict(x).loc, before.loc)
+    refit.partial_fit(x[:9], y[:9])
+    np.testing.assert_array_equal(plain.predict(x).loc, before.loc)
+
+
+def test_refit_raises_before_a_fit_with_several_passes():
+    x, y = data()
+    for model in (AutoscaledHABNN(3, passes=5), AutoscaledHABNN(3).fit(x, y)):
+        with pytest.raises(ValueError, match="with_relevance must follow a fit with several passes"):
+            model.with_relevance(x, y)
+
+
+def test_committee_weighs_down_inputs_that_do_not_matter():
+    rng = np.random.default_rng(8)
+    x = rng.uniform(-2, 2, size=(500, 8))
+    y = np.sin(2 * x[:, 0]) * x[:, 1] + 0.1 * rng.standard_normal(500)
+    settings = {"hidden": (30,), "folds": 2, "passes": 5}
+    levels = [{"covariance": "joint", "noise_variance": noise} for noise in (0.2, 0.02)]
+    relevant = [{**level, "relevance": 1} for level in levels]
+    plain, both = (
+        HABNNCommittee(8, candidates=c, **settings).fit(x[:250], y[:250]) for c in (levels, levels + relevant)
+    )
+    errors = [np.sqrt(np.mean((m.predict(x[250:]).mean[:, 0] - y[250:]) ** 2)) for m in (plain, both)]
+    assert errors[1] < 0.9 * errors[0]
+
+
+def test_committee_of_one_input_has_no_refits_by_relevance():
+    x = np.random.default_rng(9).uniform(-2, 2, size=(60, 1))
+    model = HABNNCommittee(1, hidden=(5,), folds=2, passes=2).fit(x, np.sin(2 * x[:, 0]))
+    assert not any("relevance" in settings for settings, _ in model.weights)
 
 
 @pytest.mark.parametrize(("n_inputs", "hidden"), [(3, (20, 20)), (60, (50,))])

@@ -195,6 +195,38 @@ def test_medians_of_regression_compare_outliers_with_the_same_clean_splits():
     assert table.loc["one-pass", "rank"] == 1
 
 
+def test_medians_of_regression_compare_with_nuts_on_its_splits():
+    columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
+    rows = [("to-the-end", "ours", "yacht", seed, 2.0 * seed, 1.0, 0.9, 0.1 * seed) for seed in (1, 2, 3, 90)]
+    rows += [("to-the-end", "nuts-long", "yacht", seed, 1.0, 1.0, 0.9, 60.0) for seed in (1, 2)]
+    rows += [("to-the-end", "short", "yacht", 1, 1.0, 1.0, 0.9, 60.0)]
+    table = script("_protocols")["summary_of"](pd.DataFrame(rows, columns=columns))
+    table = table.set_index(["protocol", "method"])
+    assert table.loc[("to-the-end", "ours"), ["nuts_rmse", "nuts_seconds"]].tolist() == pytest.approx([3.0, 450.0])
+    assert table.loc[("to-the-end", "short"), ["nuts_rmse", "nuts_seconds"]].isna().all()
+    assert table.loc[("first-split", "ours"), "splits"] == "1"
+
+
+def test_first_split_is_that_of_each_set():
+    columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
+    rows = [("to-the-end", "ours", name, seed, seed, 1.0, 0.9, 0.1) for name, seed in (("a", 7), ("a", 8), ("b", 3))]
+    table = script("_protocols")["summary_of"](pd.DataFrame(rows, columns=columns))
+    first = table[table["protocol"] == "first-split"].set_index("dataset")["rmse"]
+    assert first.to_dict() == {"a": 7, "b": 3}
+
+
+def test_medians_with_noise_learned_are_beside_those_of_the_same_splits():
+    columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
+    rows = [("to-the-end", "habnn-committee", name, seed, seed, 1.0, 0.9, 0.1) for name in "ab" for seed in (1, 2, 9)]
+    rows += [("to-the-end", "habnn-committee:heteroscedastic=1", "a", seed, 7.0, 1.0, 0.9, 0.1) for seed in (1, 2)]
+    table = script("_protocols")["summary_of"](pd.DataFrame(rows, columns=columns))
+    noise = table[table["protocol"] == "noise"]
+    assert noise[["method", "dataset", "rmse", "splits"]].values.tolist() == [
+        ["habnn-committee", "a", 1.5, "2"],
+        ["habnn-committee:heteroscedastic=1", "a", 7.0, "2"],
+    ]
+
+
 def test_medians_of_this_repository_are_those_of_its_runs(tmp_path):
     for name in ("regression-runs.csv", "regression-published.csv"):
         (tmp_path / name).write_text((ROOT / "docs/results" / name).read_text())

@@ -1,6 +1,7 @@
 """The methods of the study, by name; NAME:SETTING=VALUE,... makes a variant."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from habnn_control.regression.methods import closed_form
@@ -14,7 +15,7 @@ from habnn_control.support.names import nearest
 
 VARIABLE = ("scale", "dof", "layers", "outlier_threshold")  # settings that a variant of a HABNN may change
 
-JOINT_VARIABLE = ("scale", "dof", "outlier_threshold")
+JOINT_VARIABLE = ("scale", "dof", "outlier_threshold", "heteroscedastic")
 
 
 class Entry(NamedTuple):
@@ -36,12 +37,18 @@ METHODS = {
     "kbnn": Entry(closed_form.kbnn, _CHOSEN, variable=VARIABLE),
     "pytagi": Entry(closed_form.Pytagi, _CHOSEN, "pytagi"),
     "pbp": Entry(PBP, "learned; its prior mean is chosen as TAGI's noise is", variable=("epochs",)),
-    "dropout": Entry(Dropout, _CHOSEN, "torch", ("epochs",)),
+    "dropout": Entry(Dropout, _CHOSEN, "torch", ("epochs", "rate", "dropout")),
     "laplace": Entry(Laplace, "the one of highest marginal likelihood", "laplace"),
     "svi": Entry(
-        SVI, "learned, or fixed and chosen as TAGI's is, whichever is more likely there", "numpyro", ("epochs",)
+        SVI, "learned, or fixed and chosen as TAGI's is, whichever is more likely there", "numpyro", ("epochs", "rate")
     ),
-    "nuts": Entry(NUTS, "sampled; its prior expects a tenth of the targets' variance", "numpyro", ("rows",), True),
+    "nuts": Entry(
+        NUTS,
+        "sampled; its prior expects a tenth of the targets' variance",
+        "numpyro",
+        ("rows", "warmup", "draws", "depth"),
+        True,
+    ),
 }
 # Not part of the paper's study.
 OTHERS = {
@@ -49,12 +56,15 @@ OTHERS = {
     "habnn-committee": Entry(
         closed_form.committee,
         "several fixed ones, weighted and calibrated by held-out samples",
-        variable=("outlier_threshold",),
+        variable=("outlier_threshold", "heteroscedastic"),
+    ),
+    "nuts-long": Entry(
+        partial(NUTS, rows=1e9, warmup=1000, draws=1000, depth=10), "sampled, as that of nuts", "numpyro", (), True
     ),
     "paper-table": Entry(closed_form.PaperTable, "fixed, variance 50"),
     "bayesian-ridge": Entry(BayesianRidge, "that of highest evidence"),
     "gp": Entry(GaussianProcess, "that of highest marginal likelihood", variable=("relevance",)),
-    "ensemble": Entry(Ensemble, "learned, depends on the input", "torch", ("epochs",)),
+    "ensemble": Entry(Ensemble, "learned, depends on the input", "torch", ("epochs", "rate")),
 }
 PAPER = tuple(METHODS)
 METHODS |= OTHERS

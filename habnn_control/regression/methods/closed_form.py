@@ -95,12 +95,17 @@ def recommended(n_inputs: int, seed: int, **settings: Any) -> Method:
 
 def joint(n_inputs: int, seed: int, **settings: Any) -> Method:
     """Make the HABNN we recommend for a stream that may cost more: all weights correlated, noise by evidence."""
-    return Network(n_inputs, seed, AutoscaledHABNN, covariance="joint", **settings)
+    return Network(n_inputs, seed, AutoscaledHABNN, covariance="joint", **_switched(settings))
 
 
 def committee(n_inputs: int, seed: int, **settings: Any) -> Method:
     """Make the HABNN we recommend for a data set that is all there."""
-    return Network(n_inputs, seed, HABNNCommittee, **settings)
+    return Network(n_inputs, seed, HABNNCommittee, **_switched(settings))
+
+
+def _switched(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of a variant, whose values are numbers, with `heteroscedastic` as a switch."""
+    return {name: bool(value) if name == "heteroscedastic" else value for name, value in settings.items()}
 
 
 def tagi(n_inputs: int, seed: int, **settings: Any) -> Method:

@@ -30,9 +30,11 @@ class Dropout(Method):
     The noise variance is chosen on the last tenth of the training data by its likelihood, after training on the rest.
     """
 
-    def __init__(self, n_inputs: int, seed: int, epochs: float = 1) -> None:
+    def __init__(
+        self, n_inputs: int, seed: int, epochs: float = 1, rate: float = LEARNING_RATE, dropout: float = DROPOUT_RATE
+    ) -> None:
         super().__init__(n_inputs, seed)
-        self._epochs = int(epochs)
+        self._epochs, self._rate, self._dropout = int(epochs), rate, dropout
 
     def tune(self, x: Array, y: Array) -> None:
         """Choose the noise variance."""
@@ -49,10 +51,10 @@ class Dropout(Method):
             self._net = torch.nn.Sequential(
                 torch.nn.Linear(self.n_inputs, HIDDEN),
                 torch.nn.ReLU(),
-                torch.nn.Dropout(DROPOUT_RATE),
+                torch.nn.Dropout(self._dropout),
                 torch.nn.Linear(HIDDEN, 1),
             ).double()
-            _train(torch, self._net, x, y, self._epochs)
+            _train(torch, self._net, x, y, self._epochs, self._rate)
 
     def predict(self, x: Array) -> GaussianMixture:
         """Predict with the observation noise."""
@@ -74,9 +76,9 @@ class Ensemble(Method):
     Inputs and targets are standardised inside, as in the authors' experiments.
     """
 
-    def __init__(self, n_inputs: int, seed: int, epochs: float = 40) -> None:
+    def __init__(self, n_inputs: int, seed: int, epochs: float = 40, rate: float = ENSEMBLE_RATE) -> None:
         super().__init__(n_inputs, seed)
-        self._epochs = int(epochs)
+        self._epochs, self._rate = int(epochs), rate
 
     def fit(self, x: Array, y: Array) -> None:
         """Train the networks one after the other."""
@@ -100,7 +102,7 @@ class Ensemble(Method):
             mean, variance = _moments(torch, net(inputs[rows]))
             return (0.5 * torch.log(variance) + 0.5 * (targets[rows] - mean) ** 2 / variance).mean()
 
-        _minimise(torch, net, loss, len(inputs), self._epochs, ENSEMBLE_RATE)
+        _minimise(torch, net, loss, len(inputs), self._epochs, self._rate)
         return net
 
     def predict(self, x: Array) -> GaussianMixture:
@@ -190,7 +192,7 @@ def _minimise(torch: Any, net: Any, loss: Any, n: int, epochs: int, rate: float)
             optimiser.step()
 
 
-def _train(torch: Any, net: Any, x: Array, y: Array, epochs: int = 1) -> None:
+def _train(torch: Any, net: Any, x: Array, y: Array, epochs: int = 1, rate: float = LEARNING_RATE) -> None:
     """Minimise the squared error with Adam: one epoch of one sample a step, or several epochs of batches."""
     if epochs > 1:
         inputs, targets = torch.tensor(x), torch.tensor(y)[:, None]
@@ -198,9 +200,9 @@ def _train(torch: Any, net: Any, x: Array, y: Array, epochs: int = 1) -> None:
         def error(rows: Any) -> Any:
             return ((net(inputs[rows]) - targets[rows]) ** 2).mean()
 
-        _minimise(torch, net, error, len(x), epochs, LEARNING_RATE)
+        _minimise(torch, net, error, len(x), epochs, rate)
         return
-    optimiser = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, fused=True)
+    optimiser = torch.optim.Adam(net.parameters(), lr=rate, fused=True)
     for row, target in zip(torch.tensor(x), torch.tensor(y)[:, None], strict=True):
         optimiser.zero_grad()
         ((net(row) - target) ** 2).sum().backward()

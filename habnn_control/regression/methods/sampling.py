@@ -73,9 +73,9 @@ class SVI(_Drawn):
 
     _noise: float | None = None  # None: as learned
 
-    def __init__(self, n_inputs: int, seed: int, epochs: float = EPOCHS) -> None:
+    def __init__(self, n_inputs: int, seed: int, epochs: float = EPOCHS, rate: float = STEP_SIZE) -> None:
         super().__init__(n_inputs, seed)
-        self._epochs = int(epochs)
+        self._epochs, self._rate = int(epochs), rate
 
     def tune(self, x: Array, y: Array) -> None:
         """Choose between the learned noise and the most likely fixed one."""
@@ -90,7 +90,8 @@ class SVI(_Drawn):
         """Fit the guide, then draw from it."""
         jax = _jax()
         with jax.enable_x64(True):
-            self._keep(_variational_draws(self._epochs)(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
+            draws = _variational_draws(self._epochs, self._rate)
+            self._keep(draws(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
 
     def predict(self, x: Array) -> GaussianMixture:
         """Predict with each draw's network and the noise that was chosen."""
@@ -98,18 +99,31 @@ class SVI(_Drawn):
 
 
 class NUTS(_Drawn):
-    """The No-U-Turn sampler: 100 draws after 100 steps of warm-up, on 1000 training rows unless `rows` says more."""
+    """The No-U-Turn sampler: 100 draws after 100 steps of warm-up, on 1000 training rows, if nothing else is said.
 
-    def __init__(self, n_inputs: int, seed: int, rows: float = 1000) -> None:
+    Its users take 1000 draws after as many steps, and trees of depth 10.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        seed: int,
+        rows: float = 1000,
+        warmup: float = WARMUP,
+        draws: float = DRAWS,
+        depth: float = TREE_DEPTH,
+    ) -> None:
         super().__init__(n_inputs, seed)
         self.max_rows = int(rows)
+        self._lengths = int(warmup), int(draws), int(depth)
 
     def fit(self, x: Array, y: Array) -> None:
         """Draw from the posterior."""
         jax = _jax()
         x, y = x[: self.max_rows], y[: self.max_rows]
         with jax.enable_x64(True):
-            self._keep(_sampled_draws()(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
+            draws = _sampled_draws(*self._lengths)
+            self._keep(draws(jax.random.PRNGKey(self.seed), x, y, _expected_noise(y)))
 
 
 def _expected_noise(y: Array) -> float:
@@ -118,7 +132,7 @@ def _expected_noise(y: Array) -> float:
 
 
 @cache
-def _variational_draws(epochs: int) -> Any:
+def _variational_draws(epochs: int, rate: float) -> Any:
     """Return the whole of SVI as one function of key, x and y, which jax compiles once for each shape of the data."""
     from numpyro import infer, optim
 
@@ -126,7 +140,7 @@ def _variational_draws(epochs: int) -> Any:
 
     def draws(key: Any, x: Any, y: Any, noise: Any) -> Any:
         guide = infer.autoguide.AutoNormal(network_model, init_loc_fn=infer.init_to_feasible, init_scale=INIT_SCALE)
-        svi = infer.SVI(network_model, guide, optim.Adam(STEP_SIZE), infer.Trace_ELBO())
+        svi = infer.SVI(network_model, guide, optim.Adam(rate), infer.Trace_ELBO())
         key, draw = jax.random.split(key)
         result = svi.run(key, epochs, x, y, noise, progress_bar=False)
         return guide.sample_posterior(draw, result.params, sample_shape=(DRAWS,))
@@ -135,21 +149,21 @@ def _variational_draws(epochs: int) -> Any:
 
 
 @cache
-def _sampled_draws() -> Any:
+def _sampled_draws(warmup: int, n_draws: int, depth: int) -> Any:
     """Return the whole of NUTS as one such function; numpyro's MCMC compiles anew for each run, which exhausts jax."""
     from numpyro import infer
 
     jax = _jax()
 
     def draws(key: Any, *data: Any) -> Any:
-        kernel = infer.NUTS(network_model, max_tree_depth=TREE_DEPTH)
+        kernel = infer.NUTS(network_model, max_tree_depth=depth)
 
         def step(state: Any, _: None) -> tuple[Any, Any]:
             state = kernel.sample(state, data, {})
             return state, state.z
 
-        start = kernel.init(key, WARMUP, None, data, {})
-        _, chain = jax.lax.scan(step, start, None, WARMUP + DRAWS)
-        return jax.vmap(kernel.postprocess_fn(data, {}))({name: values[WARMUP:] for name, values in chain.items()})
+        start = kernel.init(key, warmup, None, data, {})
+        _, chain = jax.lax.scan(step, start, None, warmup + n_draws)
+        return jax.vmap(kernel.postprocess_fn(data, {}))({name: values[warmup:] for name, values in chain.items()})
 
     return jax.jit(draws)
