@@ -52,7 +52,7 @@ SCRIPTED: Settings = {
 ABLATIONS: dict[str, Settings] = {
     "greedy": {"exploration": {"risk": 0.0}},
     "optimistic": {"exploration": {"risk": -1.0}},
-    "pessimistic": {"exploration": {"risk": 4.0}},
+    "pessimistic": {"exploration": {"risk": 3.0}},
     "absolute-risk": {"exploration": {"relative": 0.0}},
     "relative-risk": {"exploration": {"relative": 1.0}},
     "no-hazard": {"exploration": {"hazard": 0.0}},
