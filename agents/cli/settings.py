@@ -16,7 +16,7 @@ SECTIONS = ("env", "adapter", "habnn", "decision")  # modules of agents.benchmar
 PROTOCOLS = ("one-pass", "to-the-end", "outliers", "gap", "tail")
 METHODS = (
     *("constant", "habnn", "habnn-recommended", "tagi", "kbnn", "pytagi", "pbp", "dropout", "laplace", "svi", "nuts"),
-    *("habnn-joint", "habnn-committee", "paper-table", "bayesian-ridge", "gp", "ensemble"),
+    *("habnn-joint", "habnn-committee", "nuts-long", "paper-table", "bayesian-ridge", "gp", "ensemble"),
 )
 DATASETS = ("concrete", "energy", "wine", "naval", "yacht", "kin8nm")
 BUILT_IN = ("diabetes", "friedman1", "friedman2")

@@ -320,7 +320,7 @@ def pets(env):
 
 
 def test_pets_plans_with_the_budget_of_its_planner(monkeypatch):
-    """Three members along 10 candidates of 4 + 2 steps, two times, and along the mean at last; all steps at once."""
+    """Three members along rest and 10 candidates of 4 + 2 steps, two times, then the mean; all steps at once."""
     env = Recorder(make_env(70.0), 0)
     agent, asked = pets(env).learn(5), []
     distribution = agent.model.networks.distribution
@@ -329,7 +329,7 @@ def test_pets_plans_with_the_budget_of_its_planner(monkeypatch):
     )
     agent.predict(env.observation_space.sample())
     n_inputs = agent.model.encoder.n_inputs
-    assert asked == 2 * [(3, 10 * 6, n_inputs)] + [(3, 6, n_inputs)]
+    assert asked == 2 * [(3, 11 * 6, n_inputs)] + [(3, 2 * 6, n_inputs)]
 
 
 def test_pets_load_resumes_exactly(tmp_path):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from habnn_control.control.model import Transitions
 from habnn_control.control.model_choice import ModelChoice, make_model, model_forms
 from habnn_control.control.plant import Actuators, Bounds, Plant
 from habnn_control.control.transition_model import TransitionModel
@@ -88,7 +89,7 @@ def test_choice_pretrain_changes_nothing_where_a_log_does_not_fit():
     choice = learn(make_model(PLANT, BOUNDS, **SMALL), True, 20)
     before = choice.snapshot()
     with pytest.raises(ValueError, match=r"model: transitions.observations must be finite"):
-        choice.pretrain((np.full((3, 2), np.nan), np.zeros((3, 1)), np.zeros((3, 2)), np.zeros(3)))
+        choice.pretrain(Transitions(np.full((3, 2), np.nan), np.zeros((3, 1)), np.zeros((3, 2)), np.zeros(3)))
     for name, part in choice.snapshot().items():
         np.testing.assert_array_equal(part, before[name])
 

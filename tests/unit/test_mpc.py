@@ -191,7 +191,7 @@ def test_predict_plays_an_episode_and_leaves_learning_alone():
 
 
 def test_predict_remembers_through_its_state():
-    agent = habnn(plant())
+    agent = habnn(plant(), exploration={"risk": 0.0})
     agent.learn(20)
     start, after = np.array([100.0, 50, 50, 50, 40, 150]), np.array([100.0, 51, 60, 55, 42, 170])
     _, state = agent.predict(start)
