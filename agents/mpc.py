@@ -335,7 +335,6 @@ class MPCAgent(RecurrentAgent):
         """Return the best plan from `memory`; None, with a warning, if no candidate has a finite cost."""
         forecaster = self.model.draw(rng) if exploration.thompson else self.model
         price = self._motion.price_of_change(self._monitor) if isinstance(self._motion, Bursts) else 0.0
-
         rest = np.broadcast_to(self._rest_action, (1, self._horizon, len(self._rest_action)))
 
         def objective(sequences: Array) -> Array:
