@@ -171,6 +171,14 @@ class Exploration:
     hazard: float = 1.0
     excitation: Excitation | Probing = Probing()
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.hazard < inf:
+            raise ValueError(
+                f"exploration: hazard must be finite and not negative, got {self.hazard}; 0 switches it off."
+            )
+        if not 0 <= self.relative <= 1:
+            raise ValueError(f"exploration: relative must be in [0, 1], got {self.relative}; 0.4 is a good start.")
+
     @classmethod
     def make(cls, settings: Mapping[str, Any]) -> "Exploration":
         """Return the exploration that `settings` describe.
@@ -192,12 +200,6 @@ class Exploration:
                 f"exploration: excitation must be a mapping of its parameters, got {excitation!r}; pass "
                 "{'length': ...}, 0 for none."
             )
-        if not 0 <= parts.get("hazard", cls.hazard) < inf:
-            raise ValueError(
-                f"exploration: hazard must be finite and not negative, got {parts['hazard']}; 0 switches it off."
-            )
-        if not 0 <= parts.get("relative", cls.relative) <= 1:
-            raise ValueError(f"exploration: relative must be in [0, 1], got {parts['relative']}; 0.4 is a good start.")
         return cls(**parts)
 
     def exploiting(self) -> "Exploration":

@@ -41,7 +41,7 @@ class Hazard:
     def __init__(self, plant: Plant, bounds: Bounds) -> None:
         self._entries = [*plant.actuated, *plant.exogenous]
         self._centre, self._half_range = scaling(bounds.low[self._entries], bounds.high[self._entries])
-        self.n_changes = 0
+        self.n_changes, self._n_seen = 0, 0
         n = len(self._entries) + 1
         self._places = np.empty((0, n))
         self._exposures = np.empty(0)  # 1 where a change could have begun, 0 where the plant had changed already
@@ -54,7 +54,8 @@ class Hazard:
         self._places = np.concatenate([self._places[-_KEPT + 1 :], self._place(observation)[None]])
         self._exposures = np.append(self._exposures[-_KEPT + 1 :], float(exposed))
         self._counts = np.append(self._counts[-_KEPT + 1 :], 0.0)
-        if self.n_changes and len(self._counts) % _EVERY == 0:
+        self._n_seen += 1
+        if self.n_changes and self._n_seen % _EVERY == 0:
             self._fit()
 
     def blame(self) -> None:
@@ -102,6 +103,7 @@ class Hazard:
         """Return the state as arrays."""
         return {
             "n_changes": np.array(self.n_changes),
+            "n_seen": np.array(self._n_seen),
             "places": self._places.copy(),
             "exposures": self._exposures.copy(),
             "counts": self._counts.copy(),
@@ -110,6 +112,6 @@ class Hazard:
 
     def set_state(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a state of `get_state`."""
-        self.n_changes = int(state["n_changes"])
+        self.n_changes, self._n_seen = int(state["n_changes"]), int(state["n_seen"])
         self._places, self._exposures = np.array(state["places"]), np.array(state["exposures"])
         self._counts, self._slopes = np.array(state["counts"]), np.array(state["slopes"])

@@ -5,6 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 import agents
+from habnn_control.control import hazard as hazard_module
 from habnn_control.control.hazard import Hazard
 from habnn_control.control.plant import Actuators, Bounds, Plant
 from tiny_agents import assert_same_steps, benchmark, habnn, plant, steps_of
@@ -63,6 +64,17 @@ def test_hazard_fades_with_steps_without_change():
     for _ in range(500):
         hazard.observe(at(50, 10), exposed=True)
     assert hazard.rate(at(50, 10)) < first / 5
+
+
+def test_only_the_newest_steps_are_kept(monkeypatch):
+    monkeypatch.setattr(hazard_module, "_KEPT", 40)
+    hazard = hazard_of([at(50, 10)] * 100, [30])
+    assert len(hazard.get_state()["places"]) == 40
+    fits = []
+    monkeypatch.setattr(hazard, "_fit", lambda: fits.append(1))
+    for _ in range(20):
+        hazard.observe(at(50, 10), exposed=True)
+    assert len(fits) == 4  # every fifth step, also when it is full
 
 
 def test_steps_of_a_plant_that_has_changed_already_do_not_count():
