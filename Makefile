@@ -50,7 +50,7 @@ dist: $(INSTALLED)  ## Build wheel and sdist into dist/, check them, and install
 	$(BIN)/python scripts/try_wheel.py dist/*.whl
 
 compare: $(INSTALLED)  ## Set up, then run the main comparison and leave curves and a report; two to three minutes on two cores, estimated.
-	$(BIN)/python scripts/compare.py --agents habnn habnn-scripted habnn-paper noop random hold oracle a2c td3 sac --setpoints 100 --runs 10 --steps 300 --seed 8400 --out results/compare
+	$(BIN)/python scripts/compare.py --agents habnn habnn-scripted habnn-paper noop random hold oracle a2c td3 sac --setpoints 100 --runs 10 --steps 300 --seed 9400 --out results/compare
 
 PAPER_AGENTS := habnn habnn-paper noop random hold oracle a2c td3 sac ppo a2c-tuned td3-tuned sac-tuned ppo-tuned
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from itertools import product
 from pathlib import Path
 from time import perf_counter, time
 from typing import Any
@@ -137,7 +138,7 @@ def play(task: Task, tensorboard: str | None = None, monitor: str | None = None)
     ----------
     task : Task
         Its `pretrain_steps` come before the measured run, in an environment with another seed: as ordinary training for
-        agents that train in episodes, as a log of a wandering policy for agents that can learn from logged steps. Other
+        agents that train in episodes, as a log (`logged_steps`) for agents that can learn from logged steps. Other
         agents go without. With `evaluate`, agents that train in episodes play the measured run with `predict`, as
         stochastic as they are, and learn nothing in it.
     tensorboard : str, optional
@@ -179,17 +180,31 @@ def env_arguments(task: Task) -> dict[str, Any]:
 
 
 def logged_steps(task: Task) -> Transitions:
-    """Let a wandering policy play `pretrain_steps` steps of the environment of a task and return the log."""
+    """Return a log of `pretrain_steps` steps of the environment of a task.
+
+    Each agent of `log_agents` plays, under each combination of `log_arguments`, an equal share of the steps as an
+    episode of its own. Without `log_agents` it is "wander" where that fits the environment, else "random".
+    """
+    arguments, names = task["log_arguments"], task["log_agents"] or [None]
+    parts = list(product(product(*arguments.values()), names))
     steps: list[Step] = []
-    with measured_env(task["env"], **env_arguments(task)) as env:
-        env.reset(seed=task["agent_seed"])
-        _behaviour(env, task["agent_seed"]).learn(task["pretrain_steps"], callback=steps.append)
-    ended = [step.terminated or step.truncated for step in steps]
+    starts: list[bool] = []
+    for part, (values, name) in enumerate(parts):
+        n_steps = (task["pretrain_steps"] * (part + 1)) // len(parts) - len(steps)
+        if n_steps == 0:
+            continue
+        seed = task["agent_seed"] + part
+        with measured_env(task["env"], **{**env_arguments(task), **dict(zip(arguments, values, strict=True))}) as env:
+            env.reset(seed=seed)
+            policy = _behaviour(env, seed) if name is None else make(name, env, seed)
+            policy.learn(n_steps, callback=steps.append)
+        ended = [step.terminated or step.truncated for step in steps[-n_steps:]]
+        starts += [True, *ended[:-1]]
     return Transitions(
         observations=np.array([step.observation for step in steps]),
         actions=np.array([step.action for step in steps]),
         next_observations=np.array([step.next_observation for step in steps]),
-        starts=np.array([True, *ended[:-1]]),
+        starts=np.array(starts),
     )
 
 

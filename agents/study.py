@@ -47,6 +47,10 @@ class ControlStudy(Study):
         On the Industrial Benchmark: run r meets the mirror image r mod 8 of `envs.IMAGES`.
     evaluate : bool
         Whether agents that train in episodes stop learning before the measured run; see `agents.runner.play`.
+    log_agents : sequence of str
+    log_arguments : mapping of str to sequence
+        Who makes the log for agents that learn from one, and values of the environment's arguments in it; see
+        `agents.runner.logged_steps`.
     """
 
     name = "comparison"
@@ -65,12 +69,17 @@ class ControlStudy(Study):
     plugins: Sequence[str] = ()
     mirrored: bool = False
     evaluate: bool = False
+    log_agents: Sequence[str] = ()
+    log_arguments: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        plain: Any = {name: _plain(name, getattr(self, name)) for name in ("arguments", "agent_settings")}
-        for name, value in {"agents": tuple(self.agents), "plugins": tuple(self.plugins), **plain}.items():
+        mappings = ("arguments", "agent_settings", "log_arguments")
+        plain: Any = {name: _plain(name, getattr(self, name)) for name in mappings}
+        sequences = {name: tuple(getattr(self, name)) for name in ("agents", "plugins", "log_agents")}
+        for name, value in {**sequences, **plain}.items():
             object.__setattr__(self, name, value)
         self.check_distinct(agents=self.agents, **self.arguments)
+        self.check_distinct(**({"log_agents": self.log_agents} if self.log_agents else {}), **self.log_arguments)
         self.check_counts(runs=1, steps=1, seed=0, pretrain_steps=0)
         for name in self.arguments:
             if name in _RESERVED:
@@ -81,6 +90,10 @@ class ControlStudy(Study):
         if self.evaluate and self.pretrain_steps == 0:
             raise ValueError(
                 "ControlStudy: evaluate must follow training, got pretrain_steps 0; pass the steps to train before."
+            )
+        if (self.log_agents or self.log_arguments) and self.pretrain_steps == 0:
+            raise ValueError(
+                "ControlStudy: log_agents and log_arguments must go with a log, got pretrain_steps 0; pass its length."
             )
         if self.mirrored and (self.env != BENCHMARK or "mirror" in self.arguments):
             raise ValueError(
@@ -114,6 +127,8 @@ class ControlStudy(Study):
             "pretrain_steps": self.pretrain_steps,
             "plugins": list(self.plugins),
             "evaluate": self.evaluate,
+            "log_agents": list(self.log_agents),
+            "log_arguments": self.log_arguments,
         }
 
         def settings(levels: Mapping[str, Any], run: int) -> dict[str, Any]:
@@ -149,14 +164,15 @@ class ControlStudy(Study):
 
         Call `agents.runner.import_plugins` first.
         """
-        for name in self.agents:
+        for name in (*self.agents, *self.log_agents):
             check_name(name)
         check_env(self.env)
         if self.env == BENCHMARK:
             for setpoint in self.arguments.get("setpoint", ()):
                 check_setpoint(setpoint)
-        for values in product(*self.arguments.values()):
-            arguments = dict(zip(self.arguments, values, strict=True))
+        logged = {**self.arguments, **self.log_arguments}
+        for names, values in ((part, level) for part in (self.arguments, logged) for level in product(*part.values())):
+            arguments = dict(zip(names, values, strict=True))
             try:
                 measured_env(self.env, **arguments).close()
             except Exception as error:  # an environment may raise anything
@@ -166,7 +182,7 @@ class ControlStudy(Study):
                 ) from error
 
 
-def read_arguments(texts: Sequence[str], env: str, **short: Sequence[Any]) -> dict[str, list[Any]]:
+def read_arguments(texts: Sequence[str], env: str = "", **short: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the values of the arguments of an environment, from the command line.
 
     Parameters
@@ -175,7 +191,7 @@ def read_arguments(texts: Sequence[str], env: str, **short: Sequence[Any]) -> di
         Arguments written as name=value or name=value,value,... A value is read as a Python literal if it is one, else
         as text. Commas inside brackets or quotes do not separate values.
     env : str
-        Id of the environment; the Industrial Benchmark has the setpoint 100 if nothing else is given.
+        Id of the environment: the Industrial Benchmark has the setpoint 100 if nothing else is given.
     **short
         Values of arguments that have a flag of their own; empty if the flag was not given.
     """

@@ -89,6 +89,8 @@ def resolve(config: Config) -> ControlStudy:
         plugins=config.plugin,
         mirrored=config.mirrored,
         evaluate=config.evaluate,
+        log_agents=config.log_agents,
+        log_arguments=read_arguments(config.log_env_arg),
     )
     study.check()
     return study

@@ -52,7 +52,13 @@ class Compare:
     seed: int = flag(0, "run r has the environment seed SEED + r")
     pretrain_steps: int = flag(
         0,
-        "steps before the measured run: of training for SB3 agents, of the log of a wandering policy for HABNN agents",
+        "steps before the measured run: of training for SB3 agents, of a log for HABNN agents",
+    )
+    log_agents: tuple[str, ...] = flag((), "agents that make the log, in equal parts; wander, or random, by default")
+    log_env_arg: tuple[str, ...] = flag(
+        (),
+        "arguments of the environment in the log, each name=value,value,...; those of the run by default",
+        repeatable=True,
     )
     evaluate: bool = flag(
         False,

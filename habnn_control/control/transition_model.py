@@ -25,9 +25,6 @@ _LOG_WORTH = 333  # steps that a log counts for at most: its steps are not indep
 _EPISODE_NOISE = 25.0  # variance that a new episode adds to each output bias, in parts of the noise variance
 # Hidden weights change slowly, as a plant is learned in hundreds of samples, not thousands; units are partly linear.
 _SETTINGS: dict[str, Any] = {"hidden": (320,), "scale": 0.003, "activation": "leaky_relu", "slope": 0.3}
-# Squared scale of the output layer. Without past outputs among the inputs, states that no input shows make the errors
-# of successive steps alike: samples say less than as many independent ones, and a tighter prior extrapolates better.
-_OUTPUT_SCALE_OPEN_LOOP = 0.2
 
 
 class _OneStep(NamedTuple):
@@ -86,8 +83,7 @@ class TransitionModel(EncodedModel):
             raise ValueError(f"model: offset_time must be at least 1, got {offset_time}; inf switches it off.")
         super().__init__(Encoder(plant, bounds, history, past_outputs, "softplus" if target is None else target))
         n_inputs, n_outputs = self.encoder.n_inputs, self.encoder.n_outputs
-        settings = _SETTINGS if self.encoder.feeds_back else {**_SETTINGS, "output_scale": _OUTPUT_SCALE_OPEN_LOOP}
-        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **settings, **(network or {})})
+        self.network = HABNN.control(n_inputs, n_outputs, **{"seed": seed, **_SETTINGS, **(network or {})})
         if prior == "focused" and history > 1 and self.network.settings.hidden:
             focus(self.network, *self.encoder.histories(), self.encoder.ages, seed)
         # A random walk with this part of the noise variance per step is followed with a gain of 1 / offset_time.

@@ -67,7 +67,7 @@ def test_compare_config_and_meta_tell_how_to_repeat_it(done):
         "agents": ["noop", "random", "a2c"], "arguments": {"setpoint": [40.0]}, "runs": 2, "steps": 15, "seed": 0,
         "pretrain_steps": 0, "env": "IndustrialBenchmark-v0", "agent_settings": {}, "plugins": [],
         "mirrored": False,
-        "evaluate": False,
+        "evaluate": False, "log_agents": [], "log_arguments": {},
     }  # fmt: skip
     meta = json.loads((out / "meta.json").read_text())
     assert "--agents noop random a2c --runs 2" in meta["command"]

@@ -92,6 +92,28 @@ def test_play_gives_habnn_a_log_of_a_wandering_policy():
     assert np.abs(np.diff(warm.arrays["velocity"])).min() < 1.0
 
 
+def test_logged_steps_come_in_equal_parts_from_every_policy_at_every_level():
+    (task,) = ControlStudy(
+        ["habnn"], {"setpoint": [100.0]}, 1, 3, pretrain_steps=21, log_agents=["noop", "random"],
+        log_arguments={"setpoint": [20.0, 70.0]},
+    ).tasks()  # fmt: skip
+    log = logged_steps(task)
+    np.testing.assert_array_equal(np.flatnonzero(log.starts), [0, 5, 10, 15])
+    assert len(log.actions) == 21
+    np.testing.assert_array_equal(log.observations[[0, 5, 10, 15], 0], [20.0, 20.0, 70.0, 70.0])
+    resting = [not log.actions[a:b].any() for a, b in ((0, 5), (5, 10), (10, 15), (15, 21))]
+    assert resting == [True, False, True, False]
+
+
+def test_study_refuses_log_settings_without_a_log_or_of_unknown_agents():
+    with pytest.raises(ValueError, match="log_agents and log_arguments must go with a log, got pretrain_steps 0"):
+        ControlStudy(["habnn"], {"setpoint": [100.0]}, 1, 5, log_agents=["random"])
+    with pytest.raises(ValueError, match="nooop"):
+        ControlStudy(["habnn"], {"setpoint": [100.0]}, 1, 5, pretrain_steps=9, log_agents=["nooop"]).check()
+    with pytest.raises(ValueError, match="env-arg must be arguments that the environment accepts"):
+        ControlStudy(["habnn"], {}, 1, 5, pretrain_steps=9, log_arguments={"loadd": [1.0]}).check()
+
+
 def test_play_wandering_plant_changes_its_setpoint():
     fixed, wandering = (play(task_of("noop", steps=60, wandering=flag)) for flag in (False, True))
     assert np.ptp(fixed.arrays["consumption"][30:]) < np.ptp(wandering.arrays["consumption"][30:])
