@@ -65,6 +65,7 @@ ABLATIONS: dict[str, Settings] = {
     "constant-offset": {"model": {"offset_time": inf}},
     "no-history": {"model": {"history": 0}},
     "dense-prior": {"model": {"prior": "dense"}},
+    "narrow-prior": {"model": {"network": {"output_scale": 0.2}}},
     "no-excitation": {"exploration": {"excitation": {"length": 0, "budget": 0.0, "recovers": False}}},
     "no-probes": {"exploration": {"excitation": {"budget": 0.0}}},
     "no-recovery": {"exploration": {"excitation": {"recovers": False}}},
