@@ -68,6 +68,7 @@ ABLATIONS: dict[str, Settings] = {
     "narrow-prior": {"model": {"network": {"output_scale": 0.2}}},
     "no-excitation": {"exploration": {"excitation": {"length": 0, "budget": 0.0, "recovers": False}}},
     "no-probes": {"exploration": {"excitation": {"budget": 0.0}}},
+    "greedy-no-probes": {"exploration": {"risk": 0.0, "excitation": {"budget": 0.0}}},
     "no-recovery": {"exploration": {"excitation": {"recovers": False}}},
     "learned-kinematics": {"actuators": "learned"},
     "found-kinematics": {"actuators": "found"},
