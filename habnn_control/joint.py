@@ -55,8 +55,8 @@ class JointHABNN(Storable):
         costs twice as much. In a tempered pass residuals are those of leave-one-out.
     annealed : bool
         Whether several passes are annealed: the noise variance falls from pass to pass, each pass forgets a part of
-        what earlier ones learned, and samples are learned in blocks of 64, in single precision. About as accurate
-        as twice as many tempered passes, and two to four times faster per pass.
+        what earlier ones learned, and samples are learned in blocks of up to 64, in single precision, two to three
+        times faster. Samples after the first call are learned in tempered passes.
     """
 
     _kind = "JointHABNN"
@@ -215,7 +215,7 @@ class JointHABNN(Storable):
             raise_at(int(n), x[n], y[n])
         dof, n_samples = min(self._dof + len(x), s.max_dof), self._n_samples + len(x)
         learner = annealing.Annealing(
-            self._loc, self._scale.copy(), s.hidden[0], x, y, 1 - 2 / dof, s.outlier_threshold
+            self._loc.copy(), self._scale.copy(), s.hidden[0], x, y, 1 - 2 / dof, s.outlier_threshold
         )
         for level in levels:
             noise = np.broadcast_to(np.asarray(level, dtype=np.float64), s.n_outputs).copy()
