@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from habnn_control._network.checks import check_gains
 from habnn_control._network.settings import whole
 from habnn_control._storage import Storable, Tree, array_of, check_memory, habnn_of_tree, tree_of_habnn
 from habnn_control.joint import JointHABNN
@@ -118,7 +119,7 @@ class AutoscaledHABNN(Storable):
         self._settings = {**shape, **settings}
         self.network = self._untrained()
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
-        self._gain = _checked_gains(gains, n_inputs)  # of the standardised inputs
+        self._gain = check_gains(gains, n_inputs)  # of the standardised inputs
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
         self._loc, self._scale = np.zeros(n_inputs), np.zeros(n_inputs)
         self._target_loc, self._target_scale = np.zeros(n_outputs), np.ones(n_outputs)
@@ -382,16 +383,6 @@ class AutoscaledHABNN(Storable):
                     "their rows."
                 )
         return x, y
-
-
-def _checked_gains(gains: Sequence[float] | None, n_inputs: int) -> Array:
-    """Return factors of the inputs, (n_inputs,), or raise."""
-    checked = np.ones(n_inputs) if gains is None else np.array(gains, dtype=np.float64)
-    if checked.shape != (n_inputs,) or not ((checked > 0) & (checked < np.inf)).all():
-        raise ValueError(
-            f"AutoscaledHABNN: gains must be {n_inputs} positive numbers, got {gains!r}; pass one per input."
-        )
-    return checked
 
 
 def _layout(network: Network) -> list[Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from habnn_control._network.settings import whole
 from habnn_control._storage import Storable, Tree, array_of, check_memory, includes
 from habnn_control.autoscaled import AutoscaledHABNN
 from habnn_control.joint import JointHABNN
+from habnn_control.stacking import DOFS, Calibration, behind, calibrate, hopeless, mixture, stacking_weights
 from habnn_control.student_t import StudentT
 
 Array = NDArray[np.float64]
@@ -50,45 +51,6 @@ LOWER = 2  # steps from the first chosen noise variance to the second one
 # Of the weights per network, and bounds on the number of passes, if that number is not given.
 UPDATES, FEWEST_PASSES, MOST_PASSES = 400_000, 20, 100
 JOINT_UPDATES, FEWEST_JOINT_PASSES, MOST_JOINT_PASSES = 12_000, 3, 20
-HOPELESS = 8.0  # a candidate this many nats, and three standard errors, below the best is dropped
-DOFS = (3.0, 4.0, 6.0, 10.0, 20.0, inf)  # candidates for the tails of the predictive distribution
-PRIOR_COUNT = 2.0  # samples that the variance predicted by the networks is worth in its calibration
-_EM_STEPS = 50
-
-
-class Calibration(NamedTuple):
-    """Squared scale of the prediction relative to the variance of the networks, per output, and its dof."""
-
-    factor: Array
-    dof: float
-
-    def apply(self, loc: Array, variance: Array) -> StudentT:
-        """Return the predictive distribution of networks with these means and variances, each (n, n_outputs)."""
-        return StudentT(loc, self.factor * variance, self.dof)
-
-
-def calibrate(error: Array, variance: Array) -> tuple[Calibration, Array]:
-    """Return the most likely calibration of held-out errors, and the log likelihood it gives each of them, (n,).
-
-    The factor of each output is found by the EM algorithm for the scale of a Student-t, the dof among `DOFS`.
-
-    Parameters
-    ----------
-    error, variance : array, shape (n, n_outputs)
-        Targets minus predicted means, and predicted variances.
-    """
-    square = error**2 / variance
-    best, highest = Calibration(np.ones(error.shape[1]), inf), np.full(len(error), -inf)
-    for dof in DOFS:
-        prior = factor = np.full(error.shape[1], 1 - 2 / dof)
-        for _ in range(_EM_STEPS):
-            weight = 1.0 if dof == inf else (dof + 1) / (dof + square / factor)
-            factor = (PRIOR_COUNT * prior + (weight * square).sum(axis=0)) / (PRIOR_COUNT + len(error))
-        calibration = Calibration(factor, dof)
-        likelihood = calibration.apply(np.zeros_like(error), variance).logpdf(error).sum(axis=1)
-        if likelihood.sum() > highest.sum():
-            best, highest = calibration, likelihood
-    return best, highest
 
 
 @dataclass
@@ -158,7 +120,8 @@ class HABNNCommittee(Storable):
         Standardised residual at which a training target has half its weight, as in `HABNN`; infinity trusts all targets
         equally, 5 is recommended for targets with gross errors.
     heteroscedastic : bool
-        Whether the noise of the joint networks depends on the input, as in `JointHABNN`; doubles the time of `fit`.
+        Whether the noise of the joint networks depends on the input, as in `JointHABNN`; `fit` then tries all
+        `CANDIDATES` in tempered passes, which takes about twenty times as long.
     seed : int
         Seed of the folds, the prior locations and the orders of the passes.
 
@@ -230,7 +193,7 @@ class HABNNCommittee(Storable):
                 candidate.add(member, x[fold], y[seen])
                 tried.append(candidate)
             best = max((candidate.evidence for candidate in tried), key=np.sum)
-            kept = [candidate for candidate in tried if not _hopeless(best - candidate.evidence)]
+            kept = [candidate for candidate in tried if not hopeless(best - candidate.evidence)]
         self._finish(kept, y[order])
         return self
 
@@ -246,7 +209,7 @@ class HABNNCommittee(Storable):
         model.network = best
         extra = {"gains": tuple(np.sqrt(model.effects(x[rest])))}
         highest = max(evidences, key=np.sum)
-        first = next(n for n, one in enumerate(evidences) if not _behind(highest - one, 1.0))
+        first = next(n for n, one in enumerate(evidences) if not behind(highest - one, 1.0))
         chosen = annealed[first : first + LOWER + 1 : LOWER]
         others = [settings for settings in self._settings if not settings.get("annealed")]
         return [*map(_Candidate, others), *(_Candidate(settings, extra) for settings in chosen)]
@@ -256,7 +219,7 @@ class HABNNCommittee(Storable):
         if not candidate.settings.get("relevance") or candidate.plain not in self._settings:
             return False
         best = max((one.evidence for one in tried), key=np.sum)
-        return all(_hopeless(best - one.evidence) for one in tried if dict(one.settings) == candidate.plain)
+        return all(hopeless(best - one.evidence) for one in tried if dict(one.settings) == candidate.plain)
 
     def partial_fit(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
         """Continue with more samples, which all networks learn, and return the model; the first call is `fit`.
@@ -279,14 +242,14 @@ class HABNNCommittee(Storable):
             raise ValueError("HABNNCommittee: predict must follow fit, got no samples yet; call fit.")
         x = np.asarray(inputs, dtype=np.float64)
         pairs = [candidate.predict(x, include_noise) for candidate in self._kept]
-        means, variances = _mixture(np.array([weight for _, weight in self.weights]), pairs)
+        means, variances = mixture(np.array([weight for _, weight in self.weights]), pairs)
         return self.calibration.apply(means.mean(axis=0), variances.mean(axis=0))
 
     def _finish(self, kept: list[_Candidate], y: Array) -> None:
         """Weight the candidates by their evidence and calibrate their mixture on the held-out targets y."""
         weights = stacking_weights(np.stack([candidate.evidence for candidate in kept]))
         pairs = [(np.concatenate(candidate.loc), np.concatenate(candidate.variance)) for candidate in kept]
-        mean, variance = _mixture(weights, pairs)
+        mean, variance = mixture(weights, pairs)
         self.calibration, _ = calibrate(y - mean, variance)
         self._keep(kept, weights)
 
@@ -374,25 +337,6 @@ def recommended_passes(n: int, settings: Mapping[str, Any]) -> int:
     return int(np.clip(UPDATES // n, FEWEST_PASSES, MOST_PASSES))
 
 
-def stacking_weights(evidence: Array) -> Array:
-    """Return the weights under which a mixture of the candidates makes the held-out samples most likely.
-
-    The EM algorithm for the weights of a mixture with fixed components; stacking of predictive distributions (Yao et
-    al., 2018). Candidates that held-out samples cannot tell apart share the weight.
-
-    Parameters
-    ----------
-    evidence : array, shape (n_candidates, n)
-        Log likelihood of each held-out sample under each candidate.
-    """
-    likelihood = np.exp(evidence - evidence.max(axis=0))
-    weights = np.full(len(evidence), 1 / len(evidence))
-    for _ in range(_EM_STEPS):
-        shares = weights[:, None] * likelihood
-        weights = (shares / shares.sum(axis=0)).mean(axis=1)
-    return weights
-
-
 def _member(given: Mapping[str, Any], tried: Sequence[_Candidate], x: Array, y: Array) -> AutoscaledHABNN:
     """Return a network that learned a fold; a refit by relevance starts from that of the plain candidate, if tried."""
     if given.get("relevance") == 1 and len(x) >= given["warmup"]:
@@ -420,19 +364,9 @@ def _evidences(
         highest = max(evidences, key=np.sum)
         if highest is evidences[-1]:
             best = deepcopy(model.network)
-        if all(_hopeless(highest - one) for one in evidences[-2:]):
+        if all(hopeless(highest - one) for one in evidences[-2:]):
             break
     return evidences, cast(JointHABNN, best)
-
-
-def _hopeless(deficit: Array) -> bool:
-    """Return whether a candidate with this deficit of log likelihood per sample is clearly behind the best."""
-    return float(deficit.sum()) > HOPELESS and _behind(deficit, 3.0)
-
-
-def _behind(deficit: Array, errors: float) -> bool:
-    """Return whether a deficit of log likelihood per sample is more than some standard errors of its sum."""
-    return bool(deficit.sum() > errors * deficit.std() * np.sqrt(len(deficit)))
 
 
 def _past_the_best(tried: Sequence[_Candidate], candidate: _Candidate) -> bool:
@@ -444,11 +378,4 @@ def _past_the_best(tried: Sequence[_Candidate], candidate: _Candidate) -> bool:
     levels = [c.settings["noise_variance"] for c in last]
     if len(last) < 3 or not levels[0] > levels[1] > levels[2]:
         return False
-    return _hopeless(last[0].evidence - last[1].evidence)
-
-
-def _mixture(weights: Array, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Return mean and variance of a mixture of distributions with the given means and variances."""
-    locs, variances = np.stack([loc for loc, _ in pairs]), np.stack([variance for _, variance in pairs])
-    mean = np.tensordot(weights, locs, axes=1)
-    return mean, np.tensordot(weights, variances + (locs - mean) ** 2, axes=1)
+    return hopeless(last[0].evidence - last[1].evidence)

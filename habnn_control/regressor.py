@@ -42,7 +42,7 @@ class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):
         Residual, in predictive standard deviations, at which a target has half its weight. Infinity trusts all targets
         equally; 5 is recommended for `fit` if some targets are gross errors, 10 for streams.
     heteroscedastic : bool
-        Whether the variance of the noise depends on the features; doubles the time of `fit`.
+        Whether the variance of the noise depends on the features; `fit` then takes about twenty times as long.
     random_state : int
         Seed of the folds, the prior locations and the orders of the passes.
     progress_bar : bool

@@ -1,5 +1,7 @@
 """Checks of the arrays that a network is called with."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -43,3 +45,13 @@ def check_finite_inputs(inputs: Array) -> Array:
         row = int(np.flatnonzero(~np.isfinite(inputs).all(axis=1))[0])
         raise ValueError(f"HABNN: inputs must be finite, got {inputs[row]} in row {row}; remove NaN and infinity.")
     return inputs
+
+
+def check_gains(gains: Sequence[float] | None, n_inputs: int) -> Array:
+    """Return the factors of the inputs of an `AutoscaledHABNN`, (n_inputs,), or raise; None is 1 for each."""
+    checked = np.ones(n_inputs) if gains is None else np.array(gains, dtype=np.float64)
+    if checked.shape != (n_inputs,) or not ((checked > 0) & (checked < np.inf)).all():
+        raise ValueError(
+            f"AutoscaledHABNN: gains must be {n_inputs} positive numbers, got {gains!r}; pass one per input."
+        )
+    return checked
