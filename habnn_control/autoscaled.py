@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from habnn_control._network.checks import check_gains
+from habnn_control._network.checks import check_gains, clipped_spread
 from habnn_control._network.settings import whole
 from habnn_control._storage import Storable, Tree, array_of, check_memory, habnn_of_tree, tree_of_habnn
 from habnn_control.joint import JointHABNN
@@ -285,7 +285,7 @@ class AutoscaledHABNN(Storable):
         self._target_loc, spread = y.mean(axis=0), y.std(axis=0)
         if self.network.settings.outlier_threshold < np.inf:  # outliers must not set the scale
             self._target_loc = np.median(y, axis=0)
-            spread = 1.4826 * np.median(np.abs(y - self._target_loc), axis=0)  # the standard deviation of Gaussians
+            spread = clipped_spread(y - self._target_loc)
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
     def _complete_scaling(self, x: Array) -> None:

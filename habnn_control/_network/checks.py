@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
+_CLIP, _CLIPPINGS = 6.0, 10  # bound of values that count, relative to their spread; iterations
+
 
 def check_matrix(name: str, values: ArrayLike, columns: int) -> Array:
     """Return values as a contiguous float array of shape (n, columns), or raise."""
@@ -55,3 +57,17 @@ def check_gains(gains: Sequence[float] | None, n_inputs: int) -> Array:
             f"AutoscaledHABNN: gains must be {n_inputs} positive numbers, got {gains!r}; pass one per input."
         )
     return checked
+
+
+def clipped_spread(deviations: Array) -> Array:
+    """Return the spread of each column of deviations (n, columns) from medians, without those that are far outside.
+
+    Deviations above six times the present spread are left out, at first six times that of a Gaussian with the median
+    deviation, until no more change: skewed values keep their spread, and gross errors do not count.
+    """
+    size = np.abs(deviations)
+    spread: Array = 1.4826 * np.median(size, axis=0)
+    for _ in range(_CLIPPINGS):
+        inside = size <= _CLIP * spread
+        spread = np.sqrt((inside * size**2).sum(axis=0) / inside.sum(axis=0))
+    return spread
