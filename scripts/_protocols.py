@@ -22,8 +22,9 @@ _CLEAN = {
     "habnn-committee-plain": "to-the-end",
     "habnn-committee-relevance": "relevance",
 }
-# First seeds of the runs with refits by relevance, and of those with annealed networks.
-_RELEVANCE, _FRESH = 7100, 7200
+# First seeds of the runs with refits by relevance, of those with annealed networks, and of those beside outliers after the
+# scaling of targets with outliers had changed.
+_RELEVANCE, _FRESH, _SCALED = 7100, 7200, 7300
 _CHAIN, _NOISY = "nuts-long", "habnn-committee:heteroscedastic=1"
 _OWN = {
     "uci": ("summary", "relative", "times", "bars"),
@@ -94,7 +95,7 @@ def make_protocols(out: Path) -> list[Path]:
     written = [out / "regression-protocols.csv", out / "regression-cost.png"]
     write_csv(written[0], pd.concat([summary_of(runs), published, again]))
     chosen = runs[runs["protocol"] == "to-the-end"]
-    chosen = chosen[chosen["seed"] >= min(_FRESH, chosen["seed"].max())]
+    chosen = chosen[(chosen["seed"] >= min(_FRESH, chosen["seed"].max())) & (chosen["seed"] < _SCALED)]
     chosen = chosen[chosen["dataset"].isin(published["dataset"]) & (chosen["method"] != _NOISY)]
     chosen = chosen.assign(block="z-scored", test_set="in")
     chosen = chosen[~chosen.duplicated(["method", "dataset", "seed"])]
@@ -107,7 +108,7 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
     Runs from seed 7200 on have "-fresh" behind their protocol, and "fresh" alone for "to-the-end"; runs to the end from
-    seed 7100 on are the protocol "relevance". The protocol "first-split" holds the first split of each set of
+    seed 7100 on are the protocol "relevance"; runs from seed 7300 on have "-scaled" in the place of "-fresh". The protocol "first-split" holds the first split of each set of
     "to-the-end", on which expensive methods were run; "noise" those splits on which input-dependent noise was played.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
     with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
@@ -134,7 +135,8 @@ def _generations(runs: pd.DataFrame) -> pd.Series:
     """Return the protocol of each run, with the generation of the committee that its seed tells."""
     end, seed = runs["protocol"] == "to-the-end", runs["seed"]
     named = runs["protocol"].mask(end & (seed >= _RELEVANCE), "relevance")
-    return named.mask(seed >= _FRESH, runs["protocol"] + "-fresh").mask(end & (seed >= _FRESH), "fresh")
+    named = named.mask(seed >= _FRESH, runs["protocol"] + "-fresh").mask(end & (seed >= _FRESH), "fresh")
+    return named.mask(seed >= _SCALED, runs["protocol"] + "-scaled")
 
 
 def _beside_nuts(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> tuple[float, float]:
@@ -155,6 +157,6 @@ def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) ->
         return float("nan")
     here = runs[runs["dataset"] == dataset]
     seeds = here.loc[(here["protocol"] == protocol) & (here["method"] == method), "seed"]
-    protocols = [_CLEAN[name], "one-pass-fresh", "relevance", "fresh"]
+    protocols = [_CLEAN[name], "one-pass-fresh", "one-pass-scaled", "relevance", "fresh", "to-the-end-scaled"]
     clean = here[here["protocol"].isin(protocols) & (here["method"] == name) & here["seed"].isin(seeds)]
     return float(clean["rmse"].median())
