@@ -285,7 +285,8 @@ class AutoscaledHABNN(Storable):
         self._target_loc, spread = y.mean(axis=0), y.std(axis=0)
         if self.network.settings.outlier_threshold < np.inf:  # outliers must not set the scale
             self._target_loc = np.median(y, axis=0)
-            spread = clipped_spread(y - self._target_loc)
+            rounds = 10 if self.passes > 1 else 0  # the first samples of a stream are too few
+            spread = clipped_spread(y - self._target_loc, rounds)
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
     def _complete_scaling(self, x: Array) -> None:

@@ -203,7 +203,7 @@ class HABNNCommittee(Storable):
         rest = np.setdiff1d(np.arange(len(x)), fold)
         if not annealed or len(rest) < annealed[0]["warmup"]:
             return [_Candidate(settings) for settings in self._settings]
-        model = AutoscaledHABNN(**{"seed": self.seed, **annealed[0]})
+        model = AutoscaledHABNN(**{"seed": self.seed, "passes": 2, **annealed[0]})
         levels = [settings["noise_variance"] for settings in annealed]
         evidences, best = _evidences(model, (x[rest], y[rest]), (x[fold], y[fold]), levels)
         model.network = best

@@ -22,8 +22,8 @@ _CLEAN = {
     "habnn-committee-plain": "to-the-end",
     "habnn-committee-relevance": "relevance",
 }
-# First seeds of the runs with refits by relevance, of those with annealed networks, and of those beside outliers after the
-# scaling of targets with outliers had changed.
+# First seeds of the runs with refits by relevance, of those with annealed networks, and of those with the later scaling
+# of targets beside outliers.
 _RELEVANCE, _FRESH, _SCALED = 7100, 7200, 7300
 _CHAIN, _NOISY = "nuts-long", "habnn-committee:heteroscedastic=1"
 _OWN = {
@@ -107,9 +107,10 @@ def make_protocols(out: Path) -> list[Path]:
 def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
-    Runs from seed 7200 on have "-fresh" behind their protocol, and "fresh" alone for "to-the-end"; runs to the end from
-    seed 7100 on are the protocol "relevance"; runs from seed 7300 on have "-scaled" in the place of "-fresh". The protocol "first-split" holds the first split of each set of
-    "to-the-end", on which expensive methods were run; "noise" those splits on which input-dependent noise was played.
+    Runs from seed 7200 on have "-fresh" behind their protocol, and "fresh" alone for "to-the-end"; runs from seed 7300
+    on have "-scaled" there; runs to the end from seed 7100 on are the protocol "relevance". The protocol "first-split"
+    holds the first split of each set of "to-the-end", on which expensive methods were run; "noise" those splits on
+    which input-dependent noise was played.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
     with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
     `nuts_seconds` are the RMSE relative to that of the long chain of NUTS, and how many times longer that took, on the

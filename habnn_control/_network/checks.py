@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-_CLIP, _CLIPPINGS = 6.0, 10  # bound of values that count, relative to their spread; iterations
+_CLIP = 6.0  # bound of values that count, relative to their spread
 
 
 def check_matrix(name: str, values: ArrayLike, columns: int) -> Array:
@@ -59,15 +59,15 @@ def check_gains(gains: Sequence[float] | None, n_inputs: int) -> Array:
     return checked
 
 
-def clipped_spread(deviations: Array) -> Array:
+def clipped_spread(deviations: Array, rounds: int = 10) -> Array:
     """Return the spread of each column of deviations (n, columns) from medians, without those that are far outside.
 
     Deviations above six times the present spread are left out, at first six times that of a Gaussian with the median
-    deviation, until no more change: skewed values keep their spread, and gross errors do not count.
+    deviation, for some rounds: skewed values keep their spread, and gross errors do not count.
     """
     size = np.abs(deviations)
     spread: Array = 1.4826 * np.median(size, axis=0)
-    for _ in range(_CLIPPINGS):
+    for _ in range(rounds):
         inside = size <= _CLIP * spread
         spread = np.sqrt((inside * size**2).sum(axis=0) / inside.sum(axis=0))
     return spread
