@@ -1,11 +1,13 @@
 """AutoscaledHABNN: a HABNN for raw data, which standardises its inputs and targets online."""
 
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from habnn_control._network.checks import check_gains, clipped_spread
 from habnn_control._network.settings import whole
 from habnn_control._storage import Storable, Tree, array_of, check_memory, habnn_of_tree, tree_of_habnn
 from habnn_control.joint import JointHABNN
@@ -45,8 +47,9 @@ def relative_effects(network: Network, x: Array, step: float = 0.1) -> Array:
     The effect is the quadratic mean over samples and outputs of a central difference; shape (n_inputs,).
     """
     effects = np.empty(x.shape[1])
+    locate = network.locate if isinstance(network, JointHABNN) else lambda rows: network.predict(rows).loc
     for column, shift in enumerate(step * np.eye(x.shape[1])):
-        difference = network.predict(x + shift).loc - network.predict(x - shift).loc
+        difference = locate(x + shift) - locate(x - shift)
         effects[column] = np.sqrt(np.mean(difference**2))
     size = np.sqrt(np.mean(effects**2))
     return np.maximum(effects / size, _SMALLEST_EFFECT) if size > 0 else np.ones_like(effects)
@@ -80,6 +83,8 @@ class AutoscaledHABNN(Storable):
     relevance : int
         Number of refits after the first tempered passes. Before each, every standardised input is multiplied by its
         relative effect on the prediction, so that the prior lets the network depend less on inputs that do not matter.
+    gains : sequence of float, optional
+        Factor of each standardised input, where it is known how much the inputs matter. None: 1.
     **settings
         Parameters of `HABNN`, for standardised inputs and targets. They override the recommended ones: full
         covariance, nearly Gaussian weights, a learned noise variance, and a prior that predicts the mean; with several
@@ -98,6 +103,7 @@ class AutoscaledHABNN(Storable):
         warmup: int = 100,
         passes: int = 1,
         relevance: int = 0,
+        gains: Sequence[float] | None = None,
         **settings: Any,
     ) -> None:
         if not (isinstance(warmup, int) and warmup >= 2):
@@ -107,11 +113,13 @@ class AutoscaledHABNN(Storable):
             )
         shape = {"n_inputs": n_inputs, "n_outputs": n_outputs}
         self._given = {**shape, "warmup": warmup, "passes": passes, "relevance": relevance, **settings}
+        if gains is not None:
+            self._given["gains"] = gains
         self.warmup, self.passes, self.relevance = warmup, whole("passes", passes, 1), whole("relevance", relevance, 0)
         self._settings = {**shape, **settings}
         self.network = self._untrained()
         self._kept: tuple[Array, Array] | None = np.empty((0, n_inputs)), np.empty((0, n_outputs))
-        self._gain = np.ones(n_inputs)  # of the standardised inputs
+        self._gain = check_gains(gains, n_inputs)  # of the standardised inputs
         self._low, self._high = np.full(n_inputs, np.inf), np.full(n_inputs, -np.inf)
         self._loc, self._scale = np.zeros(n_inputs), np.zeros(n_inputs)
         self._target_loc, self._target_scale = np.zeros(n_outputs), np.ones(n_outputs)
@@ -186,6 +194,29 @@ class AutoscaledHABNN(Storable):
         self._finish(x, y)
         return self
 
+    def anneal(self, inputs: ArrayLike, targets: ArrayLike, levels: Iterable[ArrayLike]) -> Iterator[Self]:
+        """Learn as `fit` does, a joint network in annealed passes; yield the model after each pass.
+
+        Parameters
+        ----------
+        inputs, targets : array_like
+            As in `fit`.
+        levels : iterable of float or of array, shape (n_outputs,)
+            Noise variances of the passes for standardised targets, in falling order.
+        """
+        x, y = self._checked(inputs, targets)
+        if self._kept is None or len(self._kept[0]) > 0 or not isinstance(self.network, JointHABNN):
+            raise ValueError(
+                "AutoscaledHABNN: anneal must be called on a new model with covariance='joint' and a noise_variance, "
+                "got another; make one."
+            )
+        self._set_scaling(x, y)
+        self._complete_scaling(x)
+        self._finish(x, y)
+        standard = self._standardised(x), (y - self._target_loc) / self._target_scale
+        for _ in self.network.anneal(*standard, levels, self.network.settings.seed):
+            yield self
+
     def _learn(self, x: Array, targets: Array, progress_bar: bool) -> None:
         """Fit the network to raw inputs and standardised targets; at first, refit it with relevance gains."""
         passes, seed, first = self.passes, self.network.settings.seed, self.network.n_samples == 0
@@ -201,6 +232,14 @@ class AutoscaledHABNN(Storable):
         seed = self.network.settings.seed
         network.fit(self._standardised(x) / self._gain * gain, targets, self.passes, seed, progress_bar)
         self.network, self._gain = network, gain
+
+    def effects(self, inputs: ArrayLike) -> Array:
+        """Return the effects of the inputs on the prediction around some samples, relative to their quadratic mean.
+
+        An effect is that of a change by a standard deviation; shape (n_inputs,).
+        """
+        x = np.asarray(inputs, dtype=np.float64)[:_EFFECT_ROWS]
+        return relative_effects(self.network, self._standardised(x))
 
     def with_relevance(self, inputs: ArrayLike, targets: ArrayLike) -> Self:
         """Return the model that one more refit (`relevance`) on the samples of `fit` gives; this model stays."""
@@ -246,7 +285,8 @@ class AutoscaledHABNN(Storable):
         self._target_loc, spread = y.mean(axis=0), y.std(axis=0)
         if self.network.settings.outlier_threshold < np.inf:  # outliers must not set the scale
             self._target_loc = np.median(y, axis=0)
-            spread = 1.4826 * np.median(np.abs(y - self._target_loc), axis=0)  # the standard deviation of Gaussians
+            rounds = 10 if self.passes > 1 else 0  # the first samples of a stream are too few
+            spread = clipped_spread(y - self._target_loc, rounds)
         self._target_scale = np.where(spread > 0, spread, np.maximum(np.abs(self._target_loc), 1e-12))
 
     def _complete_scaling(self, x: Array) -> None:

@@ -1,6 +1,6 @@
 """JointHABNN: a network with one Student-t distribution over all of its weights."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any, Self
 
@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from tqdm import tqdm
 
-from habnn_control._network import joint_kernels, noise_kernels
+from habnn_control._network import annealing, joint_kernels, noise_kernels
 from habnn_control._network.checks import check_finite_inputs, check_matrix, check_samples
 from habnn_control._network.learning import raise_at
 from habnn_control._network.settings import NetworkSettings, whole
@@ -22,6 +22,7 @@ Shares = tuple[float, float, float]
 
 # Prior squared scales of the log noise: of its weights, and of its level, which is its bias.
 NOISE_SCALE, NOISE_LEVEL_SCALE = 1.0, 1.0
+_LARGEST = 1e100  # values that can be squared, and their squares summed
 _ROWS = 500  # predicted at a time: the derivatives with respect to all weights are large
 
 
@@ -52,6 +53,10 @@ class JointHABNN(Storable):
         Whether the variance of the noise depends on the input: `noise_variance` times the exponential of a second
         output of the network, which learns from the residuals in closed form (see docs/network.md). An update then
         costs twice as much. In a tempered pass residuals are those of leave-one-out.
+    annealed : bool
+        Whether several passes are annealed: the noise variance falls from pass to pass, each pass forgets a part of
+        what earlier ones learned, and samples are learned in blocks of up to 64, in single precision, two to three
+        times faster. Samples after the first call are learned in tempered passes.
     """
 
     _kind = "JointHABNN"
@@ -73,15 +78,18 @@ class JointHABNN(Storable):
         temperature: float = 1.0,
         outlier_threshold: float = inf,
         heteroscedastic: bool = False,
+        annealed: bool = False,
     ) -> None:
         self._given = {name: value for name, value in locals().items() if name != "self"}
-        given = {name: value for name, value in self._given.items() if name != "heteroscedastic"}
+        given = {name: value for name, value in self._given.items() if name not in ("heteroscedastic", "annealed")}
         if not isinstance(heteroscedastic, (bool, np.bool_)):
             raise TypeError(
                 f"JointHABNN: heteroscedastic must be True or False, got {heteroscedastic!r}; True lets the noise "
                 "depend on the input."
             )
-        self.heteroscedastic = bool(heteroscedastic)
+        if annealed and heteroscedastic:
+            raise ValueError("JointHABNN: annealed must be False if heteroscedastic is True, got True; choose one.")
+        self.heteroscedastic, self.annealed = bool(heteroscedastic), bool(annealed)
         fixed = {"activation": "relu", "slope": 0.0, "fan": "in", "drift": 0.0, "output_distance": "observation"}
         self.settings = s = NetworkSettings.checked(covariance="full", noise_weight=inf, **fixed, **given)
         if len(s.hidden) != 1:
@@ -150,6 +158,8 @@ class JointHABNN(Storable):
         first = np.zeros((len(x), 2, self.settings.n_outputs))
         if len(x) == 0:
             return first[:, 0], first[:, 1]
+        if self.annealed and k > 1 and self._n_samples == 0:
+            return self._learn_annealed(x, y, k, seed, progress_bar)
         temperature = self.settings.temperature if k > 1 else 1.0
         noise = temperature * k * self._noise
         n_samples = self._n_samples + len(x)
@@ -169,6 +179,54 @@ class JointHABNN(Storable):
             self._restore(complete)
             raise
         return first[:, 0], first[:, 1]
+
+    def _learn_annealed(self, x: Array, y: Array, k: int, seed: int, progress_bar: bool) -> tuple[Array, Array]:
+        """Learn in k annealed passes; return empty arrays, because no pass predicts samples before it learns them."""
+        levels = annealing.falling_levels(self._noise, k)
+        before = self._state()
+        try:
+            for _ in self.anneal(x, y, tqdm(levels, "HABNN passes", total=k, disable=not progress_bar), seed):
+                pass
+        except ValueError:
+            self._restore(before)
+            raise
+        return np.empty((0, y.shape[1])), np.empty((0, y.shape[1]))
+
+    def anneal(
+        self, inputs: ArrayLike, targets: ArrayLike, levels: Iterable[ArrayLike], seed: int = 0
+    ) -> Iterator[Array]:
+        """Learn samples in annealed passes with falling noise variances; yield those of each pass, (n_outputs,).
+
+        After each pass the network has learned each sample once, with these noise variances, which it takes over. An
+        error or Ctrl-C leaves the last complete pass.
+
+        Parameters
+        ----------
+        inputs : array_like, shape (n, n_inputs)
+        targets : array_like, shape (n, n_outputs), or (n,) for one output
+        levels : iterable of float or of array, shape (n_outputs,)
+            Noise variances of the passes.
+        seed : int
+            Seed of the orders of the samples.
+        """
+        s, rng = self.settings, np.random.default_rng(whole("seed", seed, 0))
+        x, y = check_samples(inputs, targets, s.n_inputs, s.n_outputs)
+        for n in np.flatnonzero(~((np.abs(x) < _LARGEST).all(axis=1) & (np.abs(y) < _LARGEST).all(axis=1))):
+            raise_at(int(n), x[n], y[n])
+        dof, n_samples = min(self._dof + len(x), s.max_dof), self._n_samples + len(x)
+        learner = annealing.Annealing(
+            self._loc.copy(), self._scale.copy(), s.hidden[0], x, y, 1 - 2 / dof, s.outlier_threshold
+        )
+        for level in levels:
+            noise = np.broadcast_to(np.asarray(level, dtype=np.float64), s.n_outputs).copy()
+            if not learner.learn(noise, rng.permutation(len(x))):
+                raise ValueError(
+                    "JointHABNN: samples must be of order one for annealed passes, got others; scale them."
+                )
+            self._loc[:], self._scale[:], self._noise = learner.loc, learner.scale, noise
+            np.fill_diagonal(self._scale, np.maximum(np.diag(self._scale), joint_kernels.TINY))
+            self._dof, self._n_samples = dof, n_samples
+            yield noise
 
     def _one_pass(
         self, x: Array, y: Array, order: NDArray[np.int64], noise: Array, shares: Shares, trace: Array
@@ -201,6 +259,26 @@ class JointHABNN(Storable):
             noise = noise * np.exp(np.clip(log_noise, -noise_kernels.LARGEST_LOG, noise_kernels.LARGEST_LOG))
         return StudentT(loc[:, :n], scale_sq[:, :n] + (gaussian * noise if include_noise else 0.0), self._dof)
 
+    def locate(self, inputs: ArrayLike) -> Array:
+        """Return the locations of `predict` alone, (n, n_outputs), in much less time."""
+        x = check_finite_inputs(check_matrix("inputs", inputs, self.settings.n_inputs))
+        _, z = self._hidden(np.column_stack([x, np.ones(len(x))]), self.weight_scale_sq)
+        cut = self.settings.hidden[0] * (x.shape[1] + 1)
+        second = self._loc[cut:].reshape(-1, z.shape[1])[: self.settings.n_outputs]
+        return np.asarray(1 / np.sqrt(z.shape[1]) * z @ second.T)
+
+    def _hidden(self, x: Array, full: Array) -> tuple[Array, Array]:
+        """Return slopes (n, width) and means (n, width + 1) of the hidden layer, bias last, at inputs with ones."""
+        width, n_in = self.settings.hidden[0], x.shape[1]
+        cut = width * n_in
+        first = self._loc[:cut].reshape(width, n_in)
+        own = full[:cut, :cut].reshape(width, n_in, width, n_in)[np.arange(width), :, np.arange(width)]
+        spread = np.einsum("nj,ijk,nk->ni", x, own, x, optimize=True) / n_in / (1 - 2 / self._dof)
+        a, s = x @ first.T / np.sqrt(n_in), np.sqrt(np.maximum(spread, joint_kernels.TINY))
+        below = ndtr(a / s)
+        z = np.maximum(a * below + s * np.exp(-0.5 * (a / s) ** 2) / np.sqrt(2 * np.pi), 0.0)
+        return below, np.column_stack([z, np.ones(len(x))])
+
     def _moments(self, x: Array, full: Array) -> tuple[Array, Array]:
         """Return locations and squared scales of the outputs at inputs x (n, n_inputs), each (n, outputs).
 
@@ -209,13 +287,8 @@ class JointHABNN(Storable):
         width, n_in = self.settings.hidden[0], x.shape[1] + 1
         x = np.column_stack([x, np.ones(len(x))])
         cut = width * n_in
-        first, second = self._loc[:cut].reshape(width, n_in), self._loc[cut:].reshape(-1, width + 1)
-        own = full[:cut, :cut].reshape(width, n_in, width, n_in)[np.arange(width), :, np.arange(width)]
-        spread = np.einsum("nj,ijk,nk->ni", x, own, x, optimize=True) / n_in / (1 - 2 / self._dof)
-        a, s = x @ first.T / np.sqrt(n_in), np.sqrt(np.maximum(spread, joint_kernels.TINY))
-        below = ndtr(a / s)
-        z = np.maximum(a * below + s * np.exp(-0.5 * (a / s) ** 2) / np.sqrt(2 * np.pi), 0.0)
-        z = np.column_stack([z, np.ones(len(x))])
+        second = self._loc[cut:].reshape(-1, width + 1)
+        below, z = self._hidden(x, full)
         gain, squares = 1 / np.sqrt(width + 1), []
         for k, row in enumerate(second):
             jacobian = np.zeros((len(x), len(self._loc)))
@@ -226,12 +299,12 @@ class JointHABNN(Storable):
         return gain * z @ second.T, np.stack(squares, axis=1)
 
     def _state(self) -> tuple[Any, ...]:
-        return self._loc.copy(), self._scale.copy(), self._dof, self._n_samples
+        return self._loc.copy(), self._scale.copy(), self._noise.copy(), self._dof, self._n_samples
 
     def _restore(self, state: tuple[Any, ...] | None) -> None:
         if state is None:
             return
-        self._loc[:], self._scale[:], self._dof, self._n_samples = state
+        self._loc[:], self._scale[:], self._noise[:], self._dof, self._n_samples = state
 
     def _tree(self) -> Tree:
         lower = self._scale[np.tril_indices(len(self._loc))]  # the kernels use nothing else

@@ -33,16 +33,16 @@ class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):
         Widths of the hidden layers.
     candidates : sequence of dict, optional
         Settings to choose from, with the parameters of `HABNN`; for example `[{"temperature": 0.1}]` for one setting.
-        None: the recommended ones, `habnn_control.committee.CANDIDATES`.
+        None: the recommended ones, `habnn_control.committee.ANNEALED`.
     folds : int
         Number of folds, and of networks per setting.
     passes : int, optional
-        Number of tempered passes of `fit`. None: 3 to 20 (100 for wide networks), fewer for more samples.
+        Number of tempered passes of `fit`. None: 2 to 16 (100 for wide networks), fewer for more samples.
     outlier_threshold : float
         Residual, in predictive standard deviations, at which a target has half its weight. Infinity trusts all targets
         equally; 5 is recommended for `fit` if some targets are gross errors, 10 for streams.
     heteroscedastic : bool
-        Whether the variance of the noise depends on the features; doubles the time of `fit`.
+        Whether the variance of the noise depends on the features; `fit` then takes about twenty times as long.
     random_state : int
         Seed of the folds, the prior locations and the orders of the passes.
     progress_bar : bool
@@ -100,6 +100,7 @@ class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):
         inputs, targets = self._validated(X, y, reset=first)
         if first:
             shape = inputs.shape[1], targets.shape[1]
+            options: dict[str, Any] = {"heteroscedastic": True} if self.heteroscedastic else {}
             covariance = "joint" if can_be_joint(*shape, tuple(self.hidden)) else "full"
             self.model_ = AutoscaledHABNN(
                 *shape,
@@ -107,7 +108,7 @@ class HABNNRegressor(Storable, MultiOutputMixin, RegressorMixin, BaseEstimator):
                 covariance=covariance,
                 outlier_threshold=self.outlier_threshold,
                 seed=self.random_state,
-                **({"heteroscedastic": self.heteroscedastic} if self.heteroscedastic else {}),
+                **options,
             )
         self.model_.partial_fit(inputs, targets)
         return self

@@ -20,8 +20,11 @@ _CLEAN = {
     "habnn-recommended": "one-pass",
     "habnn-committee": "to-the-end",
     "habnn-committee-plain": "to-the-end",
+    "habnn-committee-relevance": "relevance",
 }
-_FRESH = 7100  # first seed of the runs to the end with refits by relevance
+# First seeds of the runs with refits by relevance, of those with annealed networks, and of those with the later scaling
+# of targets beside outliers.
+_RELEVANCE, _FRESH, _SCALED = 7100, 7200, 7300
 _CHAIN, _NOISY = "nuts-long", "habnn-committee:heteroscedastic=1"
 _OWN = {
     "uci": ("summary", "relative", "times", "bars"),
@@ -88,10 +91,12 @@ def make_protocols(out: Path) -> list[Path]:
     """Write regression-protocols.csv and the picture regression-cost.png and return their paths."""
     runs = pd.read_csv(out / "regression-runs.csv")
     published = pd.read_csv(out / "regression-published.csv").drop(columns="source").assign(splits="-")
+    again = published[published["protocol"] == "to-the-end"].assign(protocol="fresh")
     written = [out / "regression-protocols.csv", out / "regression-cost.png"]
-    write_csv(written[0], pd.concat([summary_of(runs), published]))
-    chosen = runs[runs["protocol"].isin(["one-pass", "to-the-end"])]
-    chosen = chosen[chosen["dataset"].isin(published["dataset"]) & ~chosen["method"].str.contains("outlier")]
+    write_csv(written[0], pd.concat([summary_of(runs), published, again]))
+    chosen = runs[runs["protocol"] == "to-the-end"]
+    chosen = chosen[(chosen["seed"] >= min(_FRESH, chosen["seed"].max())) & (chosen["seed"] < _SCALED)]
+    chosen = chosen[chosen["dataset"].isin(published["dataset"]) & (chosen["method"] != _NOISY)]
     chosen = chosen.assign(block="z-scored", test_set="in")
     chosen = chosen[~chosen.duplicated(["method", "dataset", "seed"])]
     medians = chosen.groupby(["method", "dataset", "block", "test_set"], sort=False)["nll"].median().reset_index()
@@ -102,9 +107,10 @@ def make_protocols(out: Path) -> list[Path]:
 def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """Return medians over splits, one row per protocol, method and data set.
 
-    Runs to the end from seed 7100 on are the protocol "fresh". The protocol "first-split" holds the first split of each
-    set of "to-the-end", on which expensive methods were run; "noise" those splits on which input-dependent noise was
-    played.
+    Runs from seed 7200 on have "-fresh" behind their protocol, and "fresh" alone for "to-the-end"; runs from seed 7300
+    on have "-scaled" there; runs to the end from seed 7100 on are the protocol "relevance". The protocol "first-split"
+    holds the first split of each set of "to-the-end", on which expensive methods were run; "noise" those splits on
+    which input-dependent noise was played.
     `rank` is the place of a method by its median NLL on a data set. `clean_rmse` and `ratio` compare runs with outliers
     with runs of the same network on the same splits without outliers and without threshold. `nuts_rmse` and
     `nuts_seconds` are the RMSE relative to that of the long chain of NUTS, and how many times longer that took, on the
@@ -112,9 +118,8 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     """
     end = runs[runs["protocol"] == "to-the-end"]
     first = end[end["seed"] == end.groupby("dataset")["seed"].transform("min")].assign(protocol="first-split")
-    fresh = (runs["protocol"] == "to-the-end") & (runs["seed"] >= _FRESH)
     noisy = end.loc[end["method"] == _NOISY, ["dataset", "seed"]]
-    parts = [runs.assign(protocol=runs["protocol"].mask(fresh, "fresh")), first]
+    parts = [runs.assign(protocol=_generations(runs)), first]
     runs = pd.concat([*parts, end.merge(noisy).assign(protocol="noise")], ignore_index=True)
     runs["coverage"] = 100 * runs["coverage_90"]
     groups = runs.groupby(_KEYS, sort=False)
@@ -127,12 +132,20 @@ def summary_of(runs: pd.DataFrame) -> pd.DataFrame:
     return table.assign(nuts_rmse=[pair[0] for pair in beside], nuts_seconds=[pair[1] for pair in beside])
 
 
+def _generations(runs: pd.DataFrame) -> pd.Series:
+    """Return the protocol of each run, with the generation of the committee that its seed tells."""
+    end, seed = runs["protocol"] == "to-the-end", runs["seed"]
+    named = runs["protocol"].mask(end & (seed >= _RELEVANCE), "relevance")
+    named = named.mask(seed >= _FRESH, runs["protocol"] + "-fresh").mask(end & (seed >= _FRESH), "fresh")
+    return named.mask(seed >= _SCALED, runs["protocol"] + "-scaled")
+
+
 def _beside_nuts(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> tuple[float, float]:
     """Return RMSE over that of the long chain of NUTS, and its time over the own, medians over the same splits."""
     here = runs[(runs["protocol"] == protocol) & (runs["dataset"] == dataset)]
     chain = here[here["method"] == _CHAIN].set_index("seed")
     own = here[(here["method"] == method) & here["seed"].isin(chain.index)].set_index("seed")
-    if protocol not in ("to-the-end", "fresh") or len(own) < max(len(chain), 1):
+    if protocol not in ("to-the-end", "relevance", "fresh") or len(own) < max(len(chain), 1):
         return float("nan"), float("nan")
     ratios = own["rmse"] / chain["rmse"], chain["cpu_seconds"] / own["cpu_seconds"]
     return float(ratios[0].median()), float(ratios[1].median())
@@ -141,10 +154,10 @@ def _beside_nuts(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -
 def _clean_rmse(runs: pd.DataFrame, protocol: str, method: str, dataset: str) -> float:
     """Return the median RMSE of the same network on the same splits without outliers; NaN where it was not played."""
     name = method.partition(":")[0]
-    if protocol != "outliers" or name not in _CLEAN:
+    if not protocol.startswith("outliers") or name not in _CLEAN:
         return float("nan")
     here = runs[runs["dataset"] == dataset]
     seeds = here.loc[(here["protocol"] == protocol) & (here["method"] == method), "seed"]
-    protocols = [_CLEAN[name], "fresh"]
+    protocols = [_CLEAN[name], "one-pass-fresh", "one-pass-scaled", "relevance", "fresh", "to-the-end-scaled"]
     clean = here[here["protocol"].isin(protocols) & (here["method"] == name) & here["seed"].isin(seeds)]
     return float(clean["rmse"].median())

@@ -122,7 +122,7 @@ def _axis(frame: pd.DataFrame, text: str, path: Path) -> tuple[str, list[str]]:
     """Return the column that an axis of a table runs over, and its values."""
     name, _, chosen = (part.strip() for part in text.partition("="))
     present = list(dict.fromkeys(map(str, frame[name])))
-    values = [value.strip() for value in chosen.split(",")] if chosen else present
+    values = [value.strip() for value in chosen.split(", ")] if chosen else present
     if absent := [value for value in values if value not in present]:
         raise ValueError(
             f"tables: {name} of {path.name} must be one of {', '.join(present)}, got {absent[0]!r}; correct it."

@@ -1,9 +1,13 @@
 """Checks of the arrays that a network is called with."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+
+_CLIP = 6.0  # bound of values that count, relative to their spread
 
 
 def check_matrix(name: str, values: ArrayLike, columns: int) -> Array:
@@ -43,3 +47,27 @@ def check_finite_inputs(inputs: Array) -> Array:
         row = int(np.flatnonzero(~np.isfinite(inputs).all(axis=1))[0])
         raise ValueError(f"HABNN: inputs must be finite, got {inputs[row]} in row {row}; remove NaN and infinity.")
     return inputs
+
+
+def check_gains(gains: Sequence[float] | None, n_inputs: int) -> Array:
+    """Return the factors of the inputs of an `AutoscaledHABNN`, (n_inputs,), or raise; None is 1 for each."""
+    checked = np.ones(n_inputs) if gains is None else np.array(gains, dtype=np.float64)
+    if checked.shape != (n_inputs,) or not ((checked > 0) & (checked < np.inf)).all():
+        raise ValueError(
+            f"AutoscaledHABNN: gains must be {n_inputs} positive numbers, got {gains!r}; pass one per input."
+        )
+    return checked
+
+
+def clipped_spread(deviations: Array, rounds: int = 10) -> Array:
+    """Return the spread of each column of deviations (n, columns) from medians, without those that are far outside.
+
+    Deviations above six times the present spread are left out, at first six times that of a Gaussian with the median
+    deviation, for some rounds: skewed values keep their spread, and gross errors do not count.
+    """
+    size = np.abs(deviations)
+    spread: Array = 1.4826 * np.median(size, axis=0)
+    for _ in range(rounds):
+        inside = size <= _CLIP * spread
+        spread = np.sqrt((inside * size**2).sum(axis=0) / inside.sum(axis=0))
+    return spread

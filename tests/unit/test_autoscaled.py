@@ -5,6 +5,7 @@ import pytest
 
 from habnn_control import HABNN
 from habnn_control._network import kernels
+from habnn_control._network.checks import clipped_spread
 from habnn_control.autoscaled import RECOMMENDED, AutoscaledHABNN
 
 
@@ -246,3 +247,16 @@ def test_one_fault_in_the_warmup_hardly_matters(size, column):
 def test_fit_raises_one_clear_error_on_nothing_and_on_huge_values(x, y, message):
     with pytest.raises(ValueError, match=f"AutoscaledHABNN: {message}"):
         AutoscaledHABNN(3).fit(x, y)
+
+
+def test_clipped_spread_of_skewed_values_with_gross_errors_vs_their_standard_deviation():
+    rng = np.random.default_rng(5)
+    values = rng.lognormal(0.0, 1.2, (4000, 2)) * [1.0, 100.0]
+    bad = np.where(rng.random((4000, 1)) < 0.1, rng.uniform(-50, 50, (4000, 2)) * values.std(axis=0), values)
+    wanted, middle = np.sqrt(np.mean((values - np.median(values, axis=0)) ** 2, axis=0)), np.median(bad, axis=0)
+    found = clipped_spread(bad - middle)
+    assert (found > 0.5 * wanted).all()
+    assert (found < 1.5 * wanted).all()
+    normal = rng.standard_normal((4000, 1))
+    assert clipped_spread(normal)[0] == pytest.approx(1.0, rel=0.05)
+    assert clipped_spread(np.zeros((5, 1)))[0] == 0.0

@@ -6,7 +6,8 @@ from scipy import stats
 
 from habnn_control import HABNN, AutoscaledHABNN, HABNNCommittee
 from habnn_control.autoscaled import relative_effects
-from habnn_control.committee import CANDIDATES, DOFS, JOINT, calibrate
+from habnn_control.committee import CANDIDATES, JOINT
+from habnn_control.stacking import DOFS, calibrate
 
 QUICK = {"folds": 3, "passes": 10}
 

@@ -207,6 +207,22 @@ def test_medians_of_regression_compare_with_nuts_on_its_splits():
     assert table.loc[("first-split", "ours"), "splits"] == "1"
 
 
+def test_runs_of_regression_have_the_generation_of_their_seeds():
+    columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
+    seeds = {"to-the-end": (1, 7100, 7200), "gap": (1, 7100, 7200), "one-pass": (7200,)}
+    rows = [(name, "m", "a", seed, 1.0, 1.0, 0.9, 0.1) for name, several in seeds.items() for seed in several]
+    table = script("_protocols")["summary_of"](pd.DataFrame(rows, columns=columns))
+    assert table.set_index("protocol")["splits"].to_dict() == {
+        "to-the-end": "1",
+        "relevance": "1",
+        "fresh": "1",
+        "gap": "2",
+        "gap-fresh": "1",
+        "one-pass-fresh": "1",
+        "first-split": "1",
+    }
+
+
 def test_first_split_is_that_of_each_set():
     columns = ["protocol", "method", "dataset", "seed", "rmse", "nll", "coverage_90", "cpu_seconds"]
     rows = [("to-the-end", "ours", name, seed, seed, 1.0, 0.9, 0.1) for name, seed in (("a", 7), ("a", 8), ("b", 3))]

@@ -56,7 +56,7 @@ OTHERS = {
     "habnn-committee": Entry(
         closed_form.committee,
         "several fixed ones, weighted and calibrated by held-out samples",
-        variable=("outlier_threshold", "heteroscedastic"),
+        variable=("outlier_threshold", "heteroscedastic", "folds"),
     ),
     "nuts-long": Entry(
         partial(NUTS, rows=1e9, warmup=1000, draws=1000, depth=10), "sampled, as that of nuts", "numpyro", (), True

@@ -104,8 +104,9 @@ def committee(n_inputs: int, seed: int, **settings: Any) -> Method:
 
 
 def _switched(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return settings of a variant, whose values are numbers, with `heteroscedastic` as a switch."""
-    return {name: bool(value) if name == "heteroscedastic" else value for name, value in settings.items()}
+    """Return settings of a variant, whose values are numbers, with those that are switches or counts as such."""
+    kinds = {"heteroscedastic": bool, "folds": int}
+    return {name: kinds.get(name, float)(value) for name, value in settings.items()}
 
 
 def tagi(n_inputs: int, seed: int, **settings: Any) -> Method:
