@@ -30,8 +30,7 @@ def _errors(axes: Axes, table: pd.DataFrame, names: list[str]) -> None:
     for name, colour in zip(names, _COLOURS, strict=False):
         rows = table[table["agent"] == name]
         axes.plot(rows["step"], rows["error_of_difference"], "o-", color=colour, label=name)
-    axes.axhline(1.0, color="0.4", linestyle="--", linewidth=1)
-    axes.annotate("as sure as it should be", (1.0, 1.0), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+    axes.axhline(1.0, color="0.4", linestyle="--", linewidth=1, label="as sure as it should be")
     axes.set(
         xlabel="steps learned from", ylabel="error of plans in predicted deviations", title="Is the model too sure?"
     )
@@ -53,6 +52,7 @@ def _scatter(axes: Axes, plans: pd.DataFrame, title: str) -> None:
     axes.plot(own["above_rest"], own["true_above_rest"], "o", color=_COLOURS[1], label="the agent's own")
     both = plans[["above_rest", "true_above_rest"]].to_numpy()
     low, high = np.percentile(both, [0.5, 99.5])
+    low = min(low, own[["above_rest", "true_above_rest"]].min(axis=None)) - 0.03 * (high - low)
     axes.plot([low, high], [low, high], color="0.4", linestyle="--", linewidth=1)
     axes.set(xlim=(low, high), ylim=(low, high), title=title)
     axes.set(xlabel="loss beyond resting, believed", ylabel="true")
