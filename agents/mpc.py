@@ -174,7 +174,7 @@ class MPCAgent(RecurrentAgent):
     def _act(self, observation: NDArray[Any], *, deterministic: bool) -> Action:  # noqa: ARG002  # `predict` has its own
         action = self._choose(self._sensors.complete(observation)).astype(self.env.action_space.dtype)
         self.prediction = self.model.predict(action)
-        if self._monitor.regret == 0.0:
+        if self._monitor.regret == 0.0 and not self._monitor.changed:
             self.model.mark()
         self._as_before = self.model.predict_as_marked(action)
         return action

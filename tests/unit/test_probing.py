@@ -136,6 +136,18 @@ def test_losses_of_the_first_planned_steps_are_no_regret():
     assert regrets == [0.0] * 53
 
 
+def test_plant_after_a_recovery_that_did_not_help_is_not_what_it_was(monkeypatch):
+    """The regret begins anew, but against the plant as it was before the change: or the next recovery never begins."""
+    agent = habnn(plant())
+    agent.learn(60)
+    marks = []
+    monkeypatch.setattr(agent.model, "mark", lambda: marks.append(agent._monitor.changed))
+    for changed in (True, False):
+        agent._monitor.regret, agent._monitor.changed = 0.0, changed
+        agent._act(np.asarray(agent.model.memory.observation), deterministic=False)
+    assert marks == [False]
+
+
 def test_recovery_prefers_no_direction():
     signs = np.array([moves_of(bursts(seed=seed), regretting(), [100])[0] for seed in range(400)])
     assert np.abs(signs.mean(axis=0)).max() < 5 / np.sqrt(400)
