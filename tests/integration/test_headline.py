@@ -15,5 +15,6 @@ def mean_loss(name, seed, mirror):
 
 @pytest.mark.parametrize("mirror", [(), ("velocity", "gain", "shift")])
 def test_habnn_is_at_least_50_below_noop_over_steps_201_to_300(mirror):
-    gains = [mean_loss("noop", seed, mirror) - mean_loss("habnn", seed, mirror) for seed in range(3)]
+    """Six runs, as one in thirty or so is caught in a bad state of the plant for a hundred steps."""
+    gains = [mean_loss("noop", seed, mirror) - mean_loss("habnn", seed, mirror) for seed in range(6)]
     assert np.mean(gains) >= 50.0  # doing nothing has 304
