@@ -21,7 +21,7 @@ import agents
 import envs
 from agents.mpc import MPCAgent
 from agents.outlook import plan_losses
-from agents.runner import make_env
+from agents.runner import Recorder, make_env
 from habnn_control.control.planning import coloured_noise
 from habnn_control.experiments.parallel import execute
 from habnn_control.experiments.provenance import write_meta
@@ -60,18 +60,12 @@ class Task:
     run: int
 
 
-class _Watched(gym.Wrapper[Any, Any, Any, Any]):
-    """Keeps the hidden state, which is for the judge alone, and seeds the first reset."""
+class _Watched(Recorder):
+    """Keeps the hidden state, which is for the judge alone."""
 
     def __init__(self, env: gym.Env[Any, Any], seed: int) -> None:
-        super().__init__(env)
-        self._seed: int | None = seed
+        super().__init__(env, seed)
         self.hidden: Array = np.empty(0)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset with the seed given at construction, later without one."""
-        seed, self._seed = self._seed, None
-        return super().reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and keep the hidden state."""
@@ -127,7 +121,7 @@ def play(task: Task) -> list[dict[str, Any]]:
 def _judged(agent: MPCAgent, env: _Watched, config: Config) -> list[dict[str, Any]]:
     """Return what the model believes of plans from where the plant is, and what is true."""
     rng = np.random.default_rng((config.seed, len(env.hidden), int(1e6 * env.hidden[1])))
-    n_actions = len(agent.plant.actuated)
+    n_actions = int(np.prod(env.action_space.shape or ()))
     drawn = _SPREAD * coloured_noise(rng, config.plans, _HORIZON, n_actions, _COLOUR)
     plans = np.clip(drawn, -1.0, 1.0)
     if agent.plan is not None:
